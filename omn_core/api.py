@@ -1,0 +1,193 @@
+"""Everything a plugin may import from the core. Nothing else is public.
+
+Names here change only with the contract version (`CONTRACT`): a name is added with a minor one and taken away or
+changed with a major one. Those that need numpy are imported when first asked for, so that a `plugin.py` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from omn_core.errors import (
+    CatalogError,
+    MachineRefused,
+    NotCollected,
+    OmnError,
+    PluginError,
+    Refused,
+    RequestError,
+    RunFailed,
+    Whose,
+)
+from omn_core.hookspecs import (
+    CONTRACT,
+    GROUP,
+    hookimpl,
+)
+from omn_core.model.catalog import (
+    Backend,
+    Entry,
+)
+from omn_core.model.losses import (
+    Drain,
+    Losses,
+)
+from omn_core.model.probe import (
+    AVAILABLE,
+    Need,
+    Probe,
+    ProbeContext,
+    State,
+)
+from omn_core.model.request import (
+    EmitSpec,
+    Request,
+)
+from omn_core.model.resolved import (
+    ResolvedRequest,
+)
+from omn_core.model.rows import (
+    CollectorRow,
+    CommandRow,
+    EmitRow,
+    FormatRow,
+    RequirementRow,
+    StackRow,
+    TargetRow,
+    ViewRow,
+)
+from omn_core.model.style import (
+    TextStyle,
+)
+from omn_core.model.target import (
+    Target,
+)
+
+if TYPE_CHECKING:
+    from omn_core.emit.base import (
+        Answer,
+        Emit,
+        Series,
+    )
+    from omn_core.format.base import (
+        Encoder,
+    )
+    from omn_core.model.batch import (
+        ABSENT,
+        Array,
+        Batch,
+        Column,
+        Names,
+    )
+    from omn_core.model.collector import (
+        BoundTarget,
+        Collector,
+        CollectorBase,
+        InTargetCost,
+        ProcessHandle,
+        RunContext,
+        TargetGone,
+    )
+    from omn_core.model.result import (
+        Document,
+        Result,
+        SeriesResult,
+        Window,
+    )
+    from omn_core.run.events import (
+        Moment,
+        RunEvent,
+    )
+
+_DEFERRED = {
+    "ABSENT": "omn_core.model.batch",
+    "Answer": "omn_core.emit.base",
+    "Array": "omn_core.model.batch",
+    "Batch": "omn_core.model.batch",
+    "BoundTarget": "omn_core.model.collector",
+    "Collector": "omn_core.model.collector",
+    "CollectorBase": "omn_core.model.collector",
+    "Column": "omn_core.model.batch",
+    "Document": "omn_core.model.result",
+    "Emit": "omn_core.emit.base",
+    "Encoder": "omn_core.format.base",
+    "InTargetCost": "omn_core.model.collector",
+    "Moment": "omn_core.run.events",
+    "Names": "omn_core.model.batch",
+    "ProcessHandle": "omn_core.model.collector",
+    "Result": "omn_core.model.result",
+    "RunContext": "omn_core.model.collector",
+    "RunEvent": "omn_core.run.events",
+    "Series": "omn_core.emit.base",
+    "SeriesResult": "omn_core.model.result",
+    "TargetGone": "omn_core.model.collector",
+    "Window": "omn_core.model.result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DEFERRED:
+        raise AttributeError(f"omn_core.api has no {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_DEFERRED[name]), name)
+    return value
+
+
+__all__ = [
+    "ABSENT",
+    "AVAILABLE",
+    "CONTRACT",
+    "GROUP",
+    "Answer",
+    "Array",
+    "Backend",
+    "Batch",
+    "BoundTarget",
+    "CatalogError",
+    "Collector",
+    "CollectorBase",
+    "CollectorRow",
+    "Column",
+    "CommandRow",
+    "Document",
+    "Drain",
+    "Emit",
+    "EmitRow",
+    "EmitSpec",
+    "Encoder",
+    "Entry",
+    "FormatRow",
+    "InTargetCost",
+    "Losses",
+    "MachineRefused",
+    "Moment",
+    "Names",
+    "Need",
+    "NotCollected",
+    "OmnError",
+    "PluginError",
+    "Probe",
+    "ProbeContext",
+    "ProcessHandle",
+    "Refused",
+    "Request",
+    "RequestError",
+    "RequirementRow",
+    "ResolvedRequest",
+    "Result",
+    "RunContext",
+    "RunEvent",
+    "RunFailed",
+    "Series",
+    "SeriesResult",
+    "StackRow",
+    "State",
+    "Target",
+    "TargetGone",
+    "TargetRow",
+    "TextStyle",
+    "ViewRow",
+    "Whose",
+    "Window",
+    "hookimpl",
+]

@@ -1,0 +1,71 @@
+"""Where omn keeps what it may compute again: one private folder a user, never another user's."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+
+def find_cache_folder() -> Path | None:
+    """Return the cache folder, made with mode 0700, or None where the caller must do without.
+
+    `OMN_CACHE_DIR` names it, else `$XDG_CACHE_HOME/omn`, else `~/.cache/omn`. Under sudo HOME may be another user's: a
+    folder, or the nearest existing one above it, that is not owned by the caller is not used.
+    """
+    named = os.environ.get("OMN_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(named) if named else Path(base) / "omn"
+    try:
+        if not folder.is_absolute() or not _is_own(_nearest_existing(folder)):
+            return None
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if stat.S_IMODE(folder.stat().st_mode) & 0o022 or not _is_own(folder):
+            return None
+    except OSError:
+        return None
+    return folder
+
+
+def read_cached(name: str) -> bytes | None:
+    """Return a cached file's bytes, None where there is none that this user alone could have written."""
+    folder = find_cache_folder()
+    if folder is None:
+        return None
+    try:
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or not stat.S_ISREG(found.st_mode):
+            return None
+        return file.read()
+
+
+def write_cached(name: str, content: bytes) -> None:
+    """Replace a cached file atomically, mode 0600. A folder that cannot be written leaves things as they are."""
+    folder = find_cache_folder()
+    if folder is None:
+        return
+    try:
+        descriptor, path = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+    except OSError:
+        return
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(path, folder / name)
+    except OSError:
+        Path(path).unlink(missing_ok=True)
+
+
+def _nearest_existing(path: Path) -> Path:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _is_own(path: Path) -> bool:
+    return path.stat().st_uid == os.geteuid()

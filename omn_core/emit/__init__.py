@@ -1,0 +1,1 @@
+"""What is made of events: one module per emit, and the division of events into series."""

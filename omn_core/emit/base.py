@@ -1,0 +1,82 @@
+"""What every emit is handed and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+from omn_core.model.batch import Array, Batch, Column
+from omn_core.model.request import EmitSpec
+from omn_core.model.result import Window
+from omn_core.model.style import TextStyle
+
+Answer = dict[str, Any]
+"""An emit's answer: plain values that any encoder can write, its `lower_bound` among them."""
+
+
+@attrs.define(eq=False, slots=False)
+class Series:
+    """The events of one series, with what an emit must know to read them.
+
+    `batch` holds the events that passed the filter; `value` names the attribute that is the measurement and `unit` its
+    unit; `adds_up` says whether values sum; `lower_bound` whether something was lost that belongs in the figure;
+    `label` names the series where a row must be shown for it (its target, when nothing was counted).
+    """
+
+    key: Mapping[str, Any]
+    batch: Batch
+    value: str
+    unit: str
+    window: Window
+    adds_up: bool
+    lower_bound: bool
+    label: str
+
+    @cached_property
+    def column(self) -> Column | None:
+        """The measured attribute's column, None when no event carries it."""
+        return self.batch.column(self.value)
+
+    @cached_property
+    def measured(self) -> Array | None:
+        """The index of the events that carry the measurement, None when every event does."""
+        column = self.column
+        if column is None:
+            return np.empty(0, np.int64)
+        return None if column.present is None else np.flatnonzero(column.present)
+
+    @cached_property
+    def values(self) -> Array:
+        """The measurement of each event that carries it."""
+        column = self.column
+        if column is None:
+            return np.empty(0, np.int64)
+        return column.values if self.measured is None else column.values[self.measured]
+
+    @cached_property
+    def weights(self) -> Array | None:
+        """How many occurrences each measured event stands for, None for one each."""
+        weight = self.batch.weight
+        return weight if weight is None or self.measured is None else weight[self.measured]
+
+    @cached_property
+    def sums(self) -> Array:
+        """What each measured event adds to a total: its exact `total_ns` where it has one, else value times weight."""
+        exact = self.batch.attributes.get("total_ns")
+        if exact is not None and self.batch.weight is not None:
+            return exact.values if self.measured is None else exact.values[self.measured]
+        return self.values if self.weights is None else self.values * self.weights
+
+
+class Emit(Protocol):
+    """One way to make an answer of events. An emit holds no state: one object serves every series of every run."""
+
+    def compute(self, series: Series, spec: EmitSpec) -> Answer:
+        """Return the answer over one series. It reads weights, and says `lower_bound` as the series does."""
+
+    def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
+        """Return the lines of the text format, without trailing spaces, no wider than the style allows."""

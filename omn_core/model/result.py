@@ -1,0 +1,151 @@
+"""A run's answer: one document, everything that stands between its numbers and the truth included.
+
+The names and nesting are those other programs read (`docs/results.md`); `omn_core.store` writes them. Times are
+CLOCK_MONOTONIC nanoseconds, durations nanoseconds, sizes bytes, shares 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from omn_core.model.batch import Batch
+from omn_core.model.losses import Losses
+from omn_core.model.resolved import ResolvedRequest, ResolvedSession
+
+
+@attrs.frozen
+class Window:
+    """When something was watched, CLOCK_MONOTONIC nanoseconds."""
+
+    opened_ns: int
+    closed_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        """Nanoseconds from opening to close."""
+        return self.closed_ns - self.opened_ns
+
+
+@attrs.frozen
+class FilterAccount:
+    """What a filter removed: events kept and dropped, and the fields it names that no event carried."""
+
+    expression: str
+    applied_by: str
+    kept: int
+    dropped: int
+    absent_fields: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class SeriesResult:
+    """One series: the key that tells it from the others (empty when nothing divides them) and each emit's answer."""
+
+    key: Mapping[str, Any]
+    emits: Mapping[str, Mapping[str, Any]]
+
+
+@attrs.frozen(eq=False)
+class RawEvents:
+    """The events themselves, kept in columns until an encoder prints them."""
+
+    batch: Batch
+
+
+@attrs.frozen(eq=False)
+class Result:
+    """One request's answer. `ts_err_ns` is the worst of its events, None where nobody measured one."""
+
+    resolved: ResolvedRequest
+    scope: str
+    window: Window
+    events_seen: int
+    series: tuple[SeriesResult, ...]
+    losses: Losses = attrs.field(factory=Losses)
+    ts_err_ns: int | None = None
+    filter: FilterAccount | None = None
+    degraded: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    fields: Mapping[str, int] = attrs.field(factory=dict)
+    stopped_because: str | None = None
+    row_stamp: str | None = None
+    attached_ns: int | None = None
+    detached_ns: int | None = None
+    failure: str | None = None
+    target: Mapping[str, Any] = attrs.field(factory=dict)
+    raw: RawEvents | None = None
+
+
+@attrs.frozen
+class ProgramResult:
+    """What became of the launched program. `exit` is {"code": n} or {"signal": name}, None where it is not known."""
+
+    argv: tuple[str, ...]
+    pid: int
+    exit: Mapping[str, Any] | None
+    lifetime_ns: int | None
+    cpu_ns: int | None
+
+
+@attrs.frozen
+class Adopted:
+    """A process that outlived the program that started it: taken over by omn, and ended by it at the close."""
+
+    pid: int
+    comm: str
+    ended: bool
+
+
+@attrs.frozen
+class Cost:
+    """What the run cost, cpu nanoseconds. None is not known, never zero.
+
+    `window_ns`, `before_ns` and `after_ns` are omn's own in, before and after the window, `one_time_ns` what it spends
+    once whatever the window. `in_target_ns` is what mechanisms spent inside the target, `in_target_unknown` the
+    sources that spend there without an account.
+    """
+
+    window_ns: int
+    before_ns: int
+    after_ns: int
+    one_time_ns: int = 0
+    in_target_ns: int | None = 0
+    in_target_left_out: int = 0
+    in_target_unknown: tuple[str, ...] = ()
+    target_ns: int | None = None
+
+    @property
+    def own_percent(self) -> float | None:
+        """Omn's own cpu in the window as a percentage of the target's own work, None where that is not known."""
+        return self._percent(self.window_ns)
+
+    @property
+    def percent(self) -> float | None:
+        """Omn's and its mechanisms' cpu as a percentage of the target's own work (observed less theirs)."""
+        return None if self.in_target_ns is None else self._percent(self.window_ns + self.in_target_ns)
+
+    def _percent(self, spent_ns: int) -> float | None:
+        if self.target_ns is None or self.target_ns - (self.in_target_ns or 0) <= 0:
+            return None
+        return 100.0 * spent_ns / (self.target_ns - (self.in_target_ns or 0))
+
+
+@attrs.frozen(eq=False)
+class Document:
+    """One run. `extras` holds blocks that plugins add (joins, decompositions, record), as plain values."""
+
+    session: ResolvedSession
+    environment: Mapping[str, Any]
+    window: Window
+    results: tuple[Result, ...]
+    cost: Cost
+    program: ProgramResult | None = None
+    adopted: tuple[Adopted, ...] = ()
+    plugins: Mapping[str, str] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+    extras: Mapping[str, Any] = attrs.field(factory=dict)

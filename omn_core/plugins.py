@@ -1,0 +1,296 @@
+"""Which plugins are installed, what each hands over, and what keeps one from doing so.
+
+stevedore finds and loads the entry points, pluggy checks and keeps them, and every hook is called one plugin at a
+time in a guard of its own. A plugin that fails is a record with a reason; the others go on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any, TypeVar
+
+import attrs
+import pluggy
+
+from omn_core import __version__, hookspecs
+from omn_core.model.rows import (
+    CollectorRow,
+    CommandRow,
+    EmitRow,
+    FormatRow,
+    RequirementRow,
+    StackRow,
+    TargetRow,
+    ViewRow,
+)
+
+CORE = "core"
+"""The name under which the core registers its own emits, formats and commands."""
+
+Row = TypeVar("Row", CollectorRow, CommandRow, EmitRow, FormatRow, RequirementRow, TargetRow, ViewRow)
+
+_ROWS: tuple[tuple[str, str, type[Any], str], ...] = (
+    ("omn_collectors", "collectors", CollectorRow, "collector"),
+    ("omn_requirements", "requirements", RequirementRow, "requirement class"),
+    ("omn_targets", "targets", TargetRow, "target kind"),
+    ("omn_stacks", "stacks", StackRow, "stack mode"),
+    ("omn_emits", "emits", EmitRow, "emit"),
+    ("omn_formats", "formats", FormatRow, "format"),
+    ("omn_views", "views", ViewRow, "view"),
+    ("omn_commands", "commands", CommandRow, "command"),
+)
+
+
+@attrs.define
+class PluginRecord:
+    """One installed plugin: where it came from, whether it loaded, and what it handed over.
+
+    `state` is loaded, failed, disabled, clash or incompatible; `reason` says why it is not loaded whole.
+    """
+
+    name: str
+    distribution: str | None
+    version: str | None
+    state: str = "loaded"
+    reason: str | None = None
+    module: ModuleType | None = None
+    catalog_package: str | None = None
+    rows: dict[str, list[Any]] = attrs.field(factory=dict)
+    sources: list[str] = attrs.field(factory=list)
+    backends: int = 0
+
+    def fail(self, state: str, reason: str) -> None:
+        """Record a reason. The first state stands, later reasons are added to it."""
+        if self.state == "loaded":
+            self.state = state
+        self.reason = reason if self.reason is None else f"{self.reason}; {reason}"
+
+
+@attrs.define
+class Registry:
+    """What this build can do: every row of every plugin, and the record of each plugin."""
+
+    records: list[PluginRecord]
+    manager: pluggy.PluginManager
+    collectors: dict[tuple[str, str], CollectorRow] = attrs.field(factory=dict)
+    requirements: dict[str, RequirementRow] = attrs.field(factory=dict)
+    targets: dict[str, TargetRow] = attrs.field(factory=dict)
+    stacks: dict[str, StackRow] = attrs.field(factory=dict)
+    emits: dict[str, EmitRow] = attrs.field(factory=dict)
+    formats: dict[str, FormatRow] = attrs.field(factory=dict)
+    views: dict[str, ViewRow] = attrs.field(factory=dict)
+    commands: dict[str, CommandRow] = attrs.field(factory=dict)
+
+    def load(self, reference: str) -> Any:
+        """Import what a row names (`module:object`). Raises ImportError or AttributeError as Python does."""
+        module, _, name = reference.partition(":")
+        loaded: Any = importlib.import_module(module)
+        for part in filter(None, name.split(".")):
+            loaded = getattr(loaded, part)
+        return loaded
+
+    def versions(self) -> dict[str, str]:
+        """Every loaded distribution with its version, sorted by name."""
+        found = {
+            record.distribution: record.version or "unknown"
+            for record in self.records
+            if record.distribution is not None and record.state in ("loaded", "clash")
+        }
+        return dict(sorted(found.items()))
+
+    def observers(self) -> list[tuple[PluginRecord, Any]]:
+        """Every plugin's `omn_run_event`, with its record."""
+        return list(_implementations(self.manager, "omn_run_event", self.records))
+
+
+def discover(shipped: Iterable[str] | None = None) -> Registry:
+    """Find, load and register every installed plugin.
+
+    `shipped` names the distributions that win a clash; None reads the list in the core's catalog data, and only when
+    two plugins do clash.
+    """
+    manager = pluggy.PluginManager("omn")
+    manager.add_hookspecs(hookspecs)
+    records = [PluginRecord(CORE, "omn", __version__, module=importlib.import_module("omn_core.builtin"))]
+    records += _load_records()
+    for record in records:
+        if record.module is not None and record.state == "loaded":
+            _register(manager, record)
+    registry = Registry(records, manager)
+    _collect_rows(registry, shipped)
+    return registry
+
+
+def _load_records() -> list[PluginRecord]:
+    distributions = {(entry.name, entry.value): entry.dist for entry in entry_points(group=hookspecs.GROUP)}
+    disabled = set(filter(None, os.environ.get("OMN_DISABLE_PLUGINS", "").split(",")))
+    records: dict[tuple[str, str], PluginRecord] = {}
+
+    def record_of(entry: EntryPoint) -> PluginRecord:
+        dist = distributions.get((entry.name, entry.value))
+        return PluginRecord(entry.name, dist.name if dist else None, dist.version if dist else None)
+
+    def note_failure(_manager: Any, entry: EntryPoint, error: BaseException) -> None:
+        record = records[entry.name, entry.value] = record_of(entry)
+        record.fail("failed", f"importing {entry.value} raised {type(error).__name__}: {error}")
+
+    for extension in _make_manager(disabled, note_failure).extensions:
+        record = records[extension.name, extension.entry_point.value] = record_of(extension.entry_point)
+        record.module = extension.plugin
+        _check_contract(record)
+    for name, value in distributions:
+        if name in disabled:
+            records[name, value] = record = record_of(EntryPoint(name, value, hookspecs.GROUP))
+            record.fail("disabled", "named in OMN_DISABLE_PLUGINS")
+    return sorted(records.values(), key=lambda record: (record.name, record.distribution or ""))
+
+
+def _make_manager(disabled: set[str], note_failure: Any) -> Any:
+    """Make stevedore's manager, its entry-point cache kept inside omn's own folder or nowhere."""
+    from omn_core.cache import find_cache_folder
+
+    folder = find_cache_folder()
+    previous = os.environ.get("XDG_CACHE_HOME")
+    # stevedore reads this variable once, when it is imported; a file in place of a folder keeps it from writing.
+    os.environ["XDG_CACHE_HOME"] = os.fspath(folder) if folder is not None else os.devnull
+    try:
+        from stevedore.extension import ExtensionManager
+    finally:
+        if previous is None:
+            del os.environ["XDG_CACHE_HOME"]
+        else:
+            os.environ["XDG_CACHE_HOME"] = previous
+
+    class Manager(ExtensionManager[ModuleType]):
+        """An extension manager of one session: nothing shared, and no plugin's exit or assertion ends it."""
+
+        ENTRY_POINT_CACHE = {}  # noqa: RUF012  # stevedore's own name; one dict a session instead of one a process
+
+        def list_entry_points(self) -> list[EntryPoint]:
+            return [entry for entry in super().list_entry_points() if entry.name not in disabled]
+
+        def _load_one_plugin(self, ep: EntryPoint, *arguments: Any) -> Any:
+            try:
+                return super()._load_one_plugin(ep, *arguments)
+            except (AssertionError, SystemExit) as error:
+                raise ImportError(f"{type(error).__name__}: {error}") from error
+
+    return Manager(hookspecs.GROUP, on_load_failure_callback=note_failure)
+
+
+def _check_contract(record: PluginRecord) -> None:
+    stated = getattr(record.module, "OMN_CONTRACT", None)
+    if not isinstance(stated, str) or not stated.partition(".")[0].isdigit():
+        record.fail("incompatible", f"it states no contract version (OMN_CONTRACT = {stated!r})")
+    elif int(stated.partition(".")[0]) != hookspecs.CONTRACT[0]:
+        ours = ".".join(map(str, hookspecs.CONTRACT))
+        record.fail("incompatible", f"it was built for contract {stated}, and this omn has {ours}")
+
+
+def _register(manager: pluggy.PluginManager, record: PluginRecord) -> None:
+    try:
+        manager.register(record.module, f"{record.distribution}:{record.name}")
+    except (pluggy.PluginValidationError, ValueError) as error:
+        record.fail("failed", f"registering it raised {error}")
+
+
+def _implementations(
+    manager: pluggy.PluginManager, hook: str, records: list[PluginRecord]
+) -> Iterable[tuple[PluginRecord, Any]]:
+    by_module = {record.module: record for record in records if record.module is not None}
+    found = [(by_module[impl.plugin], impl.function) for impl in getattr(manager.hook, hook).get_hookimpls()]
+    return sorted(found, key=lambda pair: (pair[0].name != CORE, pair[0].name, pair[0].distribution or ""))
+
+
+def _call(record: PluginRecord, hook: str, function: Any) -> Any:
+    """Call one plugin's hook in its guard: what it raises is its record's reason, and it hands over nothing."""
+    try:
+        return function()
+    except Exception as error:  # a guarded plugin call: one of the three places for a broad except
+        record.fail("failed", f"{hook} raised {type(error).__name__}: {error}")
+        return None
+
+
+def _collect_rows(registry: Registry, shipped: Iterable[str] | None) -> None:
+    for record, function in _implementations(registry.manager, "omn_catalog", registry.records):
+        record.catalog_package = _call(record, "omn_catalog", function)
+    for hook, group, kind, noun in _ROWS:
+        claims: dict[Any, list[tuple[PluginRecord, Any]]] = {}
+        for record, function in _implementations(registry.manager, hook, registry.records):
+            rows = _check_rows(record, hook, _call(record, hook, function), kind)
+            record.rows[group] = rows
+            for row in rows:
+                claims.setdefault(_identity(row), []).append((record, row))
+        table: dict[Any, Any] = getattr(registry, group)
+        for identity, claimants in claims.items():
+            winner = settle_clash(f"{noun} {_spell(identity)}", claimants, shipped)
+            if winner is not None:
+                table[identity] = winner
+
+
+def _check_rows(record: PluginRecord, hook: str, rows: Any, kind: type[Any]) -> list[Any]:
+    if rows is None:
+        return []
+    wrong = [row for row in rows if not isinstance(row, kind)] if isinstance(rows, list | tuple) else [rows]
+    if wrong:
+        record.fail("failed", f"{hook} returned {wrong[0]!r} where {kind.__name__} rows belong")
+        return []
+    return list(rows)
+
+
+def _identity(row: Any) -> Any:
+    if isinstance(row, CollectorRow):
+        return row.source, row.backend
+    return row.kind if isinstance(row, RequirementRow | TargetRow) else row.name
+
+
+def _spell(identity: Any) -> str:
+    return "/".join(identity) if isinstance(identity, tuple) else str(identity)
+
+
+def settle_clash(what: str, claimants: list[tuple[PluginRecord, Any]], shipped: Iterable[str] | None) -> Any:
+    """Return the claim that stands, None when two strangers claim the same thing; name both sides either way."""
+    if len(claimants) == 1:
+        return claimants[0][1]
+    ours = set(read_shipped() if shipped is None else shipped)
+    owners = [(record, claim) for record, claim in claimants if record.distribution in ours]
+    who = " and ".join(sorted(f"{record.name} ({record.distribution})" for record, _ in claimants))
+    for record, _ in claimants:
+        if len(owners) != 1 or record is not owners[0][0]:
+            verdict = "neither is used" if len(owners) != 1 else f"{owners[0][0].name}'s is used"
+            record.fail("clash", f"{what} is claimed by {who}; {verdict}")
+    return owners[0][1] if len(owners) == 1 else None
+
+
+def read_shipped() -> tuple[str, ...]:
+    """Return the distributions that come with omn, from the core's data: they win a clash."""
+    from omn_core.catalog.known import read_known
+
+    return ("omn", *read_known().distributions)
+
+
+def describe(record: PluginRecord, registry: Registry) -> Mapping[str, Any]:
+    """Return a record in the words of `omn plugins --format json`."""
+
+    def names(group: str, attribute: str) -> list[str]:
+        table = getattr(registry, group)
+        return sorted(getattr(row, attribute) for row in record.rows.get(group, []) if table.get(_identity(row)) is row)
+
+    return {
+        "name": record.name,
+        "distribution": record.distribution,
+        "version": record.version,
+        "state": record.state,
+        "reason": record.reason,
+        "sources": len(record.sources),
+        "backends": record.backends,
+        "requirement_classes": names("requirements", "kind"),
+        "emits": names("emits", "name"),
+        "formats": names("formats", "name"),
+        "views": names("views", "name"),
+        "commands": names("commands", "name"),
+    }

@@ -1,0 +1,1 @@
+"""Fixtures and markers that every test of the tree shares."""
