@@ -1,0 +1,125 @@
+"""The catalog as its files spell it, before it is checked; `omn_core.model.catalog` documents the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NewType
+
+import attrs
+import cattrs
+
+from omn_core.catalog.requirement import parse_need
+from omn_core.model.catalog import Backend, Default, Entry, UnitMeaning
+from omn_core.model.probe import Need
+from omn_core.model.rows import RequirementRow
+from omn_core.structure import make_converter
+
+Served = NewType("Served", object)
+"""What a `targets:` line says: None where the kind is served, else the reason it is not."""
+
+
+@attrs.frozen
+class WrittenEntry:
+    """One entry as written. `targets` says `yes` or `no: reason` for each kind."""
+
+    id: str
+    title: str
+    unit: str
+    value: str
+    modes: tuple[str, ...]
+    emits: dict[str, tuple[str, ...]]
+    targets: dict[str, Served]
+    attributes: dict[str, str]
+    keys: tuple[str, ...]
+    filter_fields: tuple[str, ...]
+    determinism: str
+    chain: tuple[WrittenBackend, ...]
+    default: Default = attrs.field(factory=Default)
+    caveats: tuple[str, ...] = ()
+    stacks: str | None = None
+    overflow: str | None = None
+
+
+@attrs.frozen
+class WrittenBackend:
+    """One backend as written. A subset that is absent is None; one that is written empty is refused by the checks."""
+
+    id: str
+    requires: tuple[Need, ...]
+    cost: str
+    cost_by_regime: dict[str, str] = attrs.field(factory=dict)
+    degrades: str | None = None
+    equivalent: bool = False
+    modes: tuple[str, ...] | None = None
+    emits: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    filter_fields: tuple[str, ...] | None = None
+    filter_in_program: tuple[str, ...] = ()
+    unit: str | None = None
+    uncollected: str | None = None
+    unseen: str | None = None
+
+
+@attrs.frozen
+class WrittenVocabulary:
+    """The words a file adds to the shared ones, or the shared ones themselves."""
+
+    keys: dict[str, str] = attrs.field(factory=dict)
+    units: dict[str, UnitMeaning] = attrs.field(factory=dict)
+    determinism: dict[str, str] = attrs.field(factory=dict)
+    regimes: dict[str, str] = attrs.field(factory=dict)
+    emits: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class WrittenFile:
+    """A catalog file: its entries, and words of the family's own."""
+
+    sources: tuple[WrittenEntry, ...]
+    vocabulary: WrittenVocabulary = attrs.field(factory=WrittenVocabulary)
+
+
+def make_catalog_converter(classes: Mapping[str, RequirementRow]) -> cattrs.Converter:
+    """Return a converter that reads needs and target lines, strictly; it writes them back as it reads them."""
+    converter = make_converter()
+    converter.register_structure_hook(Need, lambda text, _: parse_need(_text(text), classes))
+    converter.register_unstructure_hook(Need, lambda need: need.text)
+    converter.register_structure_hook_func(lambda kind: kind is Served, lambda value, _: _served(value))
+    return converter
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a requirement is a text, not {value!r}")
+    return value
+
+
+def _served(value: Any) -> str | None:
+    """Read `yes` or `no: reason`; YAML 1.2 leaves both words as text, and a bare `no` states no reason."""
+    if value is True or value == "yes":
+        return None
+    if isinstance(value, str) and value.startswith("no:") and value[3:].strip():
+        return value[3:].strip()
+    if value is False or value in ("no", "no:"):
+        raise ValueError("a kind that is not served says why ('no: reason'); leave it out to say nothing")
+    raise ValueError(f"a kind of target is 'yes' or 'no: reason', not {value!r}")
+
+
+def make_entry(written: WrittenEntry, path: str, line: int) -> Entry:
+    """Make the model's entry of a written one that the checks passed."""
+    plain = {
+        field.name: getattr(written, field.name)
+        for field in attrs.fields(WrittenEntry)
+        if field.name not in ("chain", "targets")
+    }
+    targets: Mapping[str, Any] = written.targets
+    return Entry(**plain, targets=targets, chain=tuple(map(make_backend, written.chain)), path=path, line=line)
+
+
+def make_backend(written: WrittenBackend) -> Backend:
+    """Make the model's backend, in which a subset that nobody wrote is empty."""
+    plain: dict[str, Any] = {field.name: getattr(written, field.name) for field in attrs.fields(WrittenBackend)}
+    for name in ("modes", "emits", "targets", "keys", "filter_fields"):
+        plain[name] = plain[name] or ()
+    return Backend(**plain)
