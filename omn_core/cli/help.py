@@ -12,6 +12,13 @@ from omn_core.model.catalog import Entry
 from omn_core.resolve.complete import find_entry
 from omn_core.resolve.listing import list_sources
 
+_EXAMPLES = {
+    "launch": "-- ./server",
+    "pid": "--pid 4711 -d 10s",
+    "system": "--system -d 10s",
+    "cgroup": "--cgroup /my/group -d 10s",
+}
+
 
 @click.command("help", epilog="\b\nExamples:\n  omn help mem.rss\n  omn help\n")
 @click.argument("source", required=False)
@@ -68,12 +75,6 @@ def _iter_examples(entry: Entry) -> Iterator[str]:
     flags = "" if entry.default.mode else f" -m {mode} -e {emit}"
     yield "  for example"
     targets = {kind for kind, reason in entry.targets.items() if reason is None}
-    examples = {
-        "launch": "-- ./server",
-        "pid": "--pid 4711 -d 10s",
-        "system": "--system -d 10s",
-        "cgroup": "--cgroup /my/group -d 10s",
-    }
-    for kind, example in examples.items():
+    for kind, example in _EXAMPLES.items():
         if kind in targets:
             yield f"    omn {entry.id}{flags} {example}"

@@ -36,5 +36,5 @@ def write_plain(application: Application, name: str, value: Any) -> None:
     row = get_format(application, name)
     if not row.carries_documents:
         raise RequestError(f"the format {name} holds runs alone")
-    application.registry.load(row.reference)().write_plain(value, sys.stdout.buffer, application.style)
+    application.registry.load(row.reference).write_plain(value, sys.stdout.buffer, application.style)
     sys.stdout.buffer.flush()

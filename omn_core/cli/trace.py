@@ -151,13 +151,13 @@ def _write(application: Application, document: Document, encoder: str, folder: P
             from omn_core.store import write_run
 
             text = io.BytesIO()
-            yaml = application.registry.load(application.registry.formats["yaml"].reference)()
+            yaml = application.registry.load(application.registry.formats["yaml"].reference)
             yaml.write_plain(make_plain_session(session), text, application.style)
             versions = application.registry.versions()
             plain = make_plain_resolved(document.session, versions)
             write_run(folder, document, text.getvalue().decode(), plain)
             written = True
-        application.registry.load(encoder)().write(document, sys.stdout.buffer, application.style)
+        application.registry.load(encoder).write(document, sys.stdout.buffer, application.style)
         sys.stdout.buffer.flush()
     except OmnError:
         raise

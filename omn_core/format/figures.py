@@ -44,9 +44,7 @@ def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: 
     """
     names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"})
     cells = {name: [_render_figure(name, answer, unit) for _, answer in rows] for name in names}
-    keys = {
-        name: [render_key(key.get(name), max(style.width // 3, 8)) for key, _ in rows] for name in key_names
-    }
+    keys = {name: [render_key(key.get(name), max(style.width // 3, 8)) for key, _ in rows] for name in key_names}
     widths = {name: _column_width(name, column) for name, column in {**keys, **cells}.items()}
     kept, left_out = _fit(names, widths, list(key_names), style.width)
     if left_out and not key_names and len(rows) == 1:
