@@ -75,9 +75,18 @@ class Collector(Protocol):
     """One mechanism answering one request. Calls come in this order, each once but `sample`.
 
     `prepare` -> `attach` -> `sample`, every tick and once more at the close -> `stop` -> the accounts below.
-    A Refused raised by `prepare` or `attach` refuses the session before the program runs; any other exception fails
-    the run.
+    A Refused raised by `prepare` or `attach` refuses the session before the program runs; any other exception there
+    fails the run before it began. One raised later ends that request alone: the others run on, every result is
+    written, and the run fails then.
+
+    `reads_at_open` says that a reading describes the moment it is made (a gauge), so that a polled request is read at
+    the opening of its window too, or at once after a launched program's exec. Where it is false, or not there at all,
+    a reading describes the interval before it: `attach` reads the baseline, and the first `sample` comes one interval
+    after the opening. A process that `prepare` or `attach` starts must be waited for by the end of `stop`: the run
+    ends what is left as the program's.
     """
+
+    reads_at_open: bool
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Open and load what needs no target. Called before the program exists."""
@@ -116,6 +125,7 @@ class Collector(Protocol):
 class CollectorBase:
     """The answers of a collector that has nothing special to say. A subclass defines attach and sample at least."""
 
+    reads_at_open: bool = False
     resolved: ResolvedRequest
     context: RunContext
 
