@@ -1,0 +1,247 @@
+"""A request as asked into one with nothing left open, or the reason it is wrong on every machine."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+
+import attrs
+
+from omn_core.catalog.known import read_known
+from omn_core.errors import NotCollected, RequestError
+from omn_core.filter import Filter, compile_filter
+from omn_core.filter.grammar import Comparison, make_complaint
+from omn_core.model.catalog import TEXT, Catalog, Entry
+from omn_core.model.request import POLLED_MODES, EmitSpec, Request
+from omn_core.model.target import Target
+from omn_core.plugins import Registry
+
+DEFAULT_INTERVAL_NS = 1_000_000_000
+"""The interval of every polled source when none is asked: one second."""
+
+
+@attrs.frozen
+class Completed:
+    """A request that is valid on any machine. `defaulted` says what was picked where the catalog left one option."""
+
+    request: Request
+    entry: Entry
+    mode: str
+    emits: tuple[EmitSpec, ...]
+    target: Target
+    value: str
+    unit: str
+    adds_up: bool
+    interval_ns: int | None
+    filter: Filter | None
+    defaulted: tuple[str, ...]
+
+
+def find_entry(source: str, catalog: Catalog) -> Entry:
+    """Return a source's entry. Raises NotCollected naming what to install, RequestError with the nearest word."""
+    entry = catalog.entries.get(source)
+    if entry is not None:
+        return entry
+    known = read_known()
+    family = source.partition(".")[0]
+    distributions = known.find("sources", source)
+    if distributions:
+        raise NotCollected(_not_provided(source, distributions, catalog), _install(distributions))
+    near = difflib.get_close_matches(source, [*catalog.entries, *known.words("sources")], 1)
+    hint = f"did you mean {near[0]!r}?" if near else "'omn list' shows every source"
+    distribution = known.find_family(family)
+    if distribution is not None and family not in catalog.families():
+        raise NotCollected(f"no source {source!r}: the family {family!r} is not installed", _install((distribution,)))
+    raise RequestError(f"no source is called {source!r}", hint)
+
+
+def _not_provided(source: str, distributions: tuple[str, ...], catalog: Catalog) -> str:
+    if source.partition(".")[0] in catalog.families():
+        return f"the source {source!r} is planned, and the installed {' and '.join(distributions)} has none of it yet"
+    return f"the source {source!r} is not installed"
+
+
+def _install(distributions: tuple[str, ...]) -> str:
+    return f"install {' and '.join(distributions)} to have it"
+
+
+def complete(request: Request, catalog: Catalog, registry: Registry) -> Completed:
+    """Check a request against its entry and fill in what the catalog leaves one option for.
+
+    Raises Refused: the request's for what no machine could serve, the build's for what is not installed.
+    """
+    entry = find_entry(request.source, catalog)
+    target, picked_target = _choose_target(request, entry)
+    mode, picked_mode = _choose_mode(request, entry)
+    emits, picked_emits = _choose_emits(request, entry, mode)
+    _check_pair(entry, mode, target)
+    value, unit, adds_up = _choose_value(request, entry, mode, catalog)
+    for emit in emits:
+        _check_emit(emit, entry, mode, registry, value if not adds_up else None)
+    _check_keys(request, entry)
+    _check_sampling(request, entry, mode)
+    predicate = None if request.filter is None else _check_filter(compile_filter(request.filter), entry, value)
+    return Completed(
+        request=request,
+        entry=entry,
+        mode=mode,
+        emits=emits,
+        target=target,
+        value=value,
+        unit=unit,
+        adds_up=adds_up,
+        interval_ns=_choose_interval(request, mode),
+        filter=predicate,
+        defaulted=tuple(picked for picked in (picked_target, picked_mode, picked_emits) if picked),
+    )
+
+
+def _choose_target(request: Request, entry: Entry) -> tuple[Target, str | None]:
+    served = [kind for kind, reason in entry.targets.items() if reason is None]
+    target = request.target
+    if target is None:
+        if served == ["system"]:
+            return Target("system"), "the machine, the one target it serves"
+        spelled = ", ".join("-- PROGRAM" if kind == "launch" else f"--{kind}" for kind in served)
+        raise RequestError(f"{entry.id} serves several targets and none was named", f"name one of {spelled}")
+    kind = "cgroup" if target.kind == "container" and "container" not in entry.targets else target.kind
+    if kind in served:
+        return target, None
+    reason = entry.targets.get(kind) or f"it serves {', '.join(served)}"
+    raise RequestError(f"{entry.id} does not serve {_speak(target)}: {reason}", _respell(entry, target, served))
+
+
+def _speak(target: Target) -> str:
+    return "a launched program" if target.kind == "launch" else f"the target {target}"
+
+
+def _respell(entry: Entry, target: Target, served: list[str]) -> str | None:
+    if target.kind == "launch" and "system" in served:
+        return f"the machine while the program runs is 'omn {entry.id} --system -- {shlex.join(target.value)}'"
+    return None
+
+
+def _choose_mode(request: Request, entry: Entry) -> tuple[str, str | None]:
+    if request.mode is not None:
+        if request.mode not in entry.modes:
+            raise RequestError(f"{entry.id} has no mode {request.mode!r}", f"its modes are {', '.join(entry.modes)}")
+        return request.mode, None
+    if len(entry.modes) == 1:
+        return entry.modes[0], f"mode {entry.modes[0]}, the one it has"
+    if entry.default.mode is not None:
+        return entry.default.mode, f"mode {entry.default.mode}, its default"
+    raise RequestError(f"{entry.id} has several modes ({', '.join(entry.modes)})", "choose one with --mode")
+
+
+def _choose_emits(request: Request, entry: Entry, mode: str) -> tuple[tuple[EmitSpec, ...], str | None]:
+    offered = entry.emits[mode]
+    if request.emits:
+        return tuple(dict.fromkeys(request.emits)), None
+    if len(offered) == 1:
+        return (EmitSpec(offered[0]),), f"emit {offered[0]}, the one of mode {mode}"
+    default = entry.default.emits.get(mode)
+    if default is not None:
+        return (EmitSpec(default),), f"emit {default}, its default in mode {mode}"
+    raise RequestError(f"{entry.id} has several emits in mode {mode} ({', '.join(offered)})", "choose with --emit")
+
+
+def _check_pair(entry: Entry, mode: str, target: Target) -> None:
+    """A mode and a target that no backend declares together are the request's, whatever the machine."""
+    kind = "cgroup" if target.kind == "container" else target.kind
+    if any(mode in entry.modes_of(backend) and kind in entry.targets_of(backend) for backend in entry.chain):
+        return
+    modes = {m for backend in entry.chain if kind in entry.targets_of(backend) for m in entry.modes_of(backend)}
+    offered = ", ".join(m for m in entry.modes if m in modes)
+    raise RequestError(
+        f"no mechanism of {entry.id} serves mode {mode} on {_speak(target)}", f"on it the modes are {offered}"
+    )
+
+
+def _choose_value(request: Request, entry: Entry, mode: str, catalog: Catalog) -> tuple[str, str, bool]:
+    value = entry.value if request.value is None else request.value
+    unit = entry.attributes.get(value)
+    if unit is None or unit == TEXT:
+        numbers = ", ".join(name for name, kind in entry.attributes.items() if kind != TEXT)
+        raise RequestError(f"{entry.id} measures no {value!r}", f"its values are {numbers}")
+    meaning = catalog.vocabulary.units.get(unit)
+    level = value != entry.value and meaning is not None and meaning.level
+    return value, unit, entry.adds_up(mode) and not level
+
+
+def _check_emit(emit: EmitSpec, entry: Entry, mode: str, registry: Registry, level: str | None) -> None:
+    """`level` names the value when it does not add up, None when it does."""
+    if emit.name not in entry.emits[mode]:
+        known = any(emit.name in emits for emits in entry.emits.values())
+        what = f"no emit {emit.name!r} in mode {mode}" if known else f"no emit {emit.name!r}"
+        raise RequestError(f"{entry.id} has {what}", f"mode {mode} has {', '.join(entry.emits[mode])}")
+    row = registry.emits.get(emit.name)
+    if row is None:
+        raise NotCollected(f"the emit {emit.name!r} is declared, and nothing installed here makes it")
+    if row.adds_up and level is not None:
+        raise RequestError(f"emit {emit.name} needs values that add up, and {level!r} is a level")
+    if emit.count is not None and not row.takes_count:
+        raise RequestError(f"emit {emit.name} takes no number, and {str(emit)!r} gives one")
+    if emit.attribute is not None:
+        if row.takes_attribute == "no":
+            raise RequestError(f"emit {emit.name} is not divided by an attribute, and {str(emit)!r} asks it")
+        if emit.attribute not in entry.filter_fields:
+            raise RequestError(
+                f"{entry.id} has no {emit.attribute!r} to divide {emit.name} by",
+                f"its fields are {', '.join(entry.filter_fields)}",
+            )
+    elif row.takes_attribute == "required":
+        raise RequestError(f"emit {emit.name} names an attribute: {emit.name}@ATTRIBUTE")
+
+
+def _check_keys(request: Request, entry: Entry) -> None:
+    for key in request.keys:
+        if key not in entry.keys:
+            offered = ", ".join(entry.keys) or "none"
+            raise RequestError(f"{entry.id} has no key {key!r}", f"its keys are {offered}")
+
+
+def _check_sampling(request: Request, entry: Entry, mode: str) -> None:
+    for name, given in (("--hz", request.hz), ("--period", request.period)):
+        if given is not None and mode != "sample":
+            raise RequestError(f"{name} means something in mode sample alone, and this is mode {mode}")
+        if given is not None and given <= 0:
+            raise RequestError(f"{name} is a positive number, not {given}")
+    if request.hz is not None and request.period is not None:
+        raise RequestError("--hz and --period are two ways to say one thing", "give one of them")
+    for name, word in (("--stack", request.stack), ("--symbols", request.symbols)):
+        if word is not None and entry.stacks is None:
+            raise RequestError(f"{name} means nothing here: the events of {entry.id} carry no stacks")
+
+
+def _check_filter(predicate: Filter, entry: Entry, value: str) -> Filter:
+    for comparison in predicate.comparisons:
+        field = value if comparison.field == "value" else comparison.field
+        reason = _find_fault(comparison, field, entry, (*entry.filter_fields, value, "kind"))
+        if reason is not None:
+            raise make_complaint(predicate.text, comparison.column, reason)
+    return predicate
+
+
+def _find_fault(comparison: Comparison, field: str, entry: Entry, fields: tuple[str, ...]) -> str | None:
+    """Return what is wrong with one comparison. A key's own type is its collector's; an attribute's is its unit's."""
+    if field not in fields:
+        near = difflib.get_close_matches(field, fields, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(entry.filter_fields)}, value, kind"
+        return f"{entry.id} has no field {field!r}; {hint}"
+    if field not in entry.attributes:
+        return None
+    is_text = entry.attributes[field] == TEXT
+    wrong = next((literal for literal in comparison.literals if isinstance(literal, str) != is_text), None)
+    if wrong is not None:
+        return f"{field!r} is {'a text' if is_text else 'a number'}, not {wrong!r}"
+    if is_text and comparison.operator in ("<", "<=", ">", ">="):
+        return f"{field!r} is a text, and texts have no order here"
+    return None
+
+
+def _choose_interval(request: Request, mode: str) -> int | None:
+    if mode in POLLED_MODES:
+        return request.interval_ns or DEFAULT_INTERVAL_NS
+    if request.interval_ns is not None:
+        raise RequestError(f"--interval means something in mode poll alone, and this is mode {mode}")
+    return None

@@ -1,0 +1,45 @@
+"""Rules over a whole session once every backend is known. They refuse before anything is launched, as the request's."""
+
+from __future__ import annotations
+
+from omn_core.errors import RequestError
+from omn_core.model.resolved import ResolvedRequest, ResolvedSession
+
+
+def check_resolved_session(resolved: ResolvedSession) -> None:
+    """Apply every rule in order. Raises RequestError for the first that is broken."""
+    for request in resolved.requests:
+        _check_processes(request)
+        _check_launch(request, resolved)
+    _check_end(resolved)
+
+
+def _check_processes(request: ResolvedRequest) -> None:
+    """Several pids need a collector that follows several."""
+    if request.target.kind == "pid" and len(request.target.value) > 1 and not request.collector.several_processes:
+        raise RequestError(
+            f"{request.entry.id} through {request.backend.id} follows one process, and {request.target} names "
+            f"{len(request.target.value)}"
+        )
+
+
+def _check_launch(request: ResolvedRequest, resolved: ResolvedSession) -> None:
+    """One reading of a launched program needs an instant to be taken at: the end of a duration."""
+    if request.mode == "snapshot" and request.target.kind == "launch" and resolved.session.duration_ns is None:
+        raise RequestError(
+            f"{request.entry.id} in mode snapshot reads a launched program once, and nothing says when",
+            "say when with --duration",
+        )
+
+
+def _check_end(resolved: ResolvedSession) -> None:
+    """A run needs something that ends it: a program, a process, a duration, or nothing to wait for."""
+    session = resolved.session
+    if session.duration_ns is not None or session.program is not None:
+        return
+    waiting = [request for request in resolved.requests if request.mode != "snapshot"]
+    if waiting and not any(request.target.kind in ("pid", "tid") for request in waiting):
+        raise RequestError(
+            f"nothing ends this run: {waiting[0].target} does not end by itself",
+            "say how long with --duration, or launch a program beside it with '-- PROGRAM'",
+        )

@@ -1,0 +1,45 @@
+"""The memory family's table of contents: nothing but rows, and nothing imported for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omn_core.api import CollectorRow, hookimpl
+
+OMN_CONTRACT = "1.0"
+
+
+@hookimpl
+def omn_catalog() -> str:
+    """Return the package whose folder holds the family's catalog."""
+    return "omn_mem"
+
+
+@hookimpl
+def omn_collectors() -> Sequence[CollectorRow]:
+    """Return a row for each source and backend this family collects."""
+    footprint = "omn_mem.footprint"
+    return [
+        CollectorRow("mem.rss", "fs:proc:statm", f"{footprint}:StatmCollector", several_processes=True),
+        CollectorRow("mem.rss", "fs:proc:smaps_rollup", f"{footprint}:ResidentRollupCollector", several_processes=True),
+        CollectorRow("mem.pss", "fs:proc:smaps_rollup", f"{footprint}:ProportionalCollector", several_processes=True),
+        CollectorRow("mem.pss", "fs:proc:smaps", f"{footprint}:ProportionalMapsCollector", several_processes=True),
+        CollectorRow("mem.uss", "fs:proc:smaps_rollup", f"{footprint}:UniqueCollector", several_processes=True),
+        CollectorRow("mem.uss", "fs:proc:smaps", f"{footprint}:UniqueMapsCollector", several_processes=True),
+        CollectorRow("mem.meminfo", "fs:proc:meminfo", "omn_mem.meminfo:MeminfoCollector"),
+        CollectorRow("mem.pressure", "fs:proc:pressure", "omn_mem.pressure:PressureCollector"),
+        CollectorRow("mem.pressure", "fs:cgroup2:pressure", "omn_mem.pressure:PressureCollector"),
+        CollectorRow("mem.cgroup", "fs:cgroup2:memory", "omn_mem.cgroup:UnifiedCollector"),
+        CollectorRow("mem.cgroup", "fs:cgroup1:memory", "omn_mem.cgroup:LegacyCollector"),
+        CollectorRow("mem.swap", "fs:proc:vmstat", "omn_mem.swap:MachineSwapCollector"),
+        CollectorRow("mem.swap", "fs:cgroup2:memory", "omn_mem.swap:CgroupSwapCollector"),
+        CollectorRow("mem.thp", "fs:sys:thp", "omn_mem.thp:SizesCollector"),
+        CollectorRow("mem.thp", "fs:proc:vmstat", "omn_mem.thp:VmstatCollector"),
+        CollectorRow("mem.slab", "fs:proc:slabinfo", "omn_mem.slab:CachesCollector"),
+        CollectorRow("mem.slab", "fs:proc:meminfo", "omn_mem.slab:TotalsCollector"),
+        CollectorRow("mem.maps", "fs:proc:smaps", "omn_mem.maps:MapsCollector"),
+        CollectorRow("mem.numa", "fs:sys:node", "omn_mem.numa:NodesCollector"),
+        CollectorRow("mem.numa", "fs:proc:numa_maps", "omn_mem.numa:ProcessNodesCollector"),
+        CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
+        CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),
+    ]
