@@ -47,16 +47,12 @@ class Account:
         self._last = reading
         self._at_ns = at_ns
 
-    def compute_growth(self, reading: Mapping[str, int], at_ns: int) -> Growth:
-        """Return the growth since the last reading, which stays the last one."""
-        grown = {name: value - self._last[name] for name, value in reading.items() if name in self._last}
-        return Growth(max(at_ns - self._at_ns, 1), grown)
-
     def advance(self, reading: Mapping[str, int], at_ns: int, misses: Misses) -> Growth | None:
         """Return the growth since the last reading, None where a counter stepped back; this reading is the last now."""
-        growth = self.compute_growth(reading, at_ns)
+        grown = {name: value - self._last[name] for name, value in reading.items() if name in self._last}
+        growth = Growth(max(at_ns - self._at_ns, 1), grown)
         self._last, self._at_ns = reading, at_ns
-        backwards = sorted(name for name, value in growth.by.items() if value < 0)
+        backwards = sorted(name for name, value in grown.items() if value < 0)
         if backwards:
             misses.note(
                 f"the kernel's {', '.join(backwards)} of {self.name} stepped back, and that interval is unknown"
