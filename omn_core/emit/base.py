@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
+from omn_core.emit.numbers import compute_products, compute_sums
 from omn_core.model.batch import Array, Batch, Column
 from omn_core.model.request import EmitSpec
 from omn_core.model.result import Window
@@ -24,7 +25,8 @@ class Series:
 
     `batch` holds the events that passed the filter; `value` names the attribute that is the measurement and `unit` its
     unit; `adds_up` says whether values sum; `lower_bound` whether something was lost that belongs in the figure;
-    `label` names the series where a row must be shown for it (its target, when nothing was counted).
+    `label` names the series where a row must be shown for it (its target, when nothing was counted);
+    `merges_ticks` says that the rows of one instant are parts of one measurement (a polled source whose values sum).
     """
 
     key: Mapping[str, Any]
@@ -35,6 +37,7 @@ class Series:
     adds_up: bool
     lower_bound: bool
     label: str
+    merges_ticks: bool = False
 
     @cached_property
     def column(self) -> Column | None:
@@ -65,11 +68,35 @@ class Series:
 
     @cached_property
     def sums(self) -> Array:
-        """What each measured event adds to a total: its exact `total_ns` where it has one, else value times weight."""
-        exact = self.batch.attributes.get("total_ns")
-        if exact is not None and self.batch.weight is not None:
-            return exact.values if self.measured is None else exact.values[self.measured]
-        return self.values if self.weights is None else self.values * self.weights
+        """What each measured event adds to a total: its exact `total_ns` where it has one, else value times weight.
+
+        `total_ns` is a duration's own sum, kept by a row that the kernel aggregated; no other unit is summed by it.
+        """
+        if self.weights is None:
+            return self.values
+        exact = self.batch.attributes.get("total_ns") if self.unit == "ns" else None
+        if exact is None:
+            return compute_products(self.values, self.weights)
+        if self.measured is not None:
+            exact = exact.select(self.measured)
+        if exact.present is None:
+            return exact.values
+        return np.where(exact.present, exact.values, compute_products(self.values, self.weights))
+
+    @cached_property
+    def merged(self) -> Series:
+        """The series with one row a measurement: itself, or its ticks summed where `merges_ticks`.
+
+        What an emit reads that counts or orders measurements. Attributes and weights are gone from merged rows.
+        """
+        if not self.merges_ticks:
+            return self
+        when = self.batch.ts if self.measured is None else self.batch.ts[self.measured]
+        instants, codes = np.unique(when, return_inverse=True)
+        if len(instants) == len(self.batch) and self.weights is None:
+            return self
+        totals = Column(compute_sums(codes.reshape(-1), self.sums, len(instants)))
+        return attrs.evolve(self, batch=Batch(instants, attributes={self.value: totals}), merges_ticks=False)
 
 
 class Emit(Protocol):

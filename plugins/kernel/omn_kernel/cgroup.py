@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from omn_core.api import MachineRefused
-
 from omn_kernel.mounts import Mount, read_mounts
 from omn_kernel.polled import place, read_file
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from omn_core.api import BoundTarget, MachineRefused, ProbeContext, Target
-
 from omn_kernel.cgroup import bind_cgroup_path
 from omn_kernel.sysfs import read_cpus
 

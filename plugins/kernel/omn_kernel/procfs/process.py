@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from omn_core.api import MachineRefused
-
 from omn_kernel.polled import PolledFile, place, read_file
 from omn_kernel.procfs.task import TaskStat, find_status_field, parse_stat
 

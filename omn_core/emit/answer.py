@@ -1,0 +1,99 @@
+"""A request's events made into its answer: divided into series, each handed to every emit that was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from omn_core.emit.base import Answer, Emit, Series
+from omn_core.emit.series import divide
+from omn_core.errors import PluginError
+from omn_core.model.batch import Batch, Column
+from omn_core.model.losses import Losses
+from omn_core.model.request import POLLED_MODES, EmitSpec
+from omn_core.model.resolved import ResolvedRequest
+from omn_core.model.result import RawEvents, SeriesResult, Window
+from omn_core.model.rows import EmitRow
+from omn_core.plugins import Registry
+
+
+def answer(
+    resolved: ResolvedRequest, registry: Registry, batch: Batch, window: Window, losses: Losses, label: str
+) -> tuple[tuple[SeriesResult, ...], RawEvents | None]:
+    """Return every series' answers over the events that passed the filter, and the events themselves if asked for.
+
+    `label` names the request's target, for a ranking that counted nothing. Without keys there is always one series,
+    which says that it counted nothing when there are no events; with keys there is one for each key that occurred.
+    Raises PluginError, naming the emit's owner, where an emit raises or does not answer with a dict.
+    """
+    emits = [(spec, registry.emits[spec.name]) for spec in resolved.emits]
+    loaded = [(spec, row, _load(row, registry)) for spec, row in emits]
+    series_results = []
+    for key, part in divide(_measurable(batch, resolved.value), resolved.keys):
+        series = Series(
+            key=key,
+            batch=part,
+            value=resolved.value,
+            unit=resolved.unit,
+            window=window,
+            adds_up=resolved.adds_up,
+            lower_bound=losses.is_lower_bound,
+            label=label,
+            merges_ticks=resolved.adds_up and resolved.mode in POLLED_MODES,
+        )
+        answers = {str(spec): _compute(emit, series, spec, row, registry) for spec, row, emit in loaded}
+        series_results.append(SeriesResult(key, answers))
+    lists_events = any(row.lists_events for _, row in emits)
+    return tuple(series_results), RawEvents(_by_time(batch)) if lists_events else None
+
+
+def _measurable(batch: Batch, value: str) -> Batch:
+    """Return the events with a measured column that emits can compute with.
+
+    A text and a float that is not finite measure nothing: the event stays and its measurement is absent.
+    """
+    column = batch.column(value)
+    if column is None or (column.names is None and column.values.dtype.kind in "iu"):
+        return batch
+    if column.names is not None:
+        column = Column(np.zeros(len(batch), np.int64), np.zeros(len(batch), bool))
+    elif column.values.dtype.kind == "b":
+        column = Column(column.values.astype(np.int64), column.present)
+    else:
+        is_finite = np.isfinite(column.values)
+        if is_finite.all():
+            return batch
+        column = Column(column.values, column.is_present & is_finite)
+    return attrs.evolve(batch, attributes={**batch.attributes, value: column})
+
+
+def _by_time(batch: Batch) -> Batch:
+    if not len(batch) or bool((np.diff(batch.ts) >= 0).all()):
+        return batch
+    return batch.select(np.argsort(batch.ts, kind="stable"))
+
+
+def _load(row: EmitRow, registry: Registry) -> Emit:
+    try:
+        emit: Emit = registry.load(row.reference)
+    except Exception as error:  # a guarded plugin call: importing what a row names runs the plugin's code
+        raise _blame(row, registry, f"importing {row.reference} raised {type(error).__name__}: {error}") from error
+    return emit
+
+
+def _compute(emit: Emit, series: Series, spec: EmitSpec, row: EmitRow, registry: Registry) -> Answer:
+    try:
+        found: Any = emit.compute(series, spec)
+    except Exception as error:  # a guarded plugin call
+        raise _blame(row, registry, f"emit {spec} raised {type(error).__name__}: {error}") from error
+    if not isinstance(found, dict):
+        raise _blame(row, registry, f"emit {spec} answered {type(found).__name__}, not a dict")
+    return {"lower_bound": series.lower_bound, **found}
+
+
+def _blame(row: EmitRow, registry: Registry, reason: str) -> PluginError:
+    owners = [record for record in registry.records if any(given is row for given in record.rows.get("emits", ()))]
+    name, distribution = (owners[0].name, owners[0].distribution) if owners else (row.name, None)
+    return PluginError(name, distribution, reason)

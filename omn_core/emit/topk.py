@@ -1,0 +1,73 @@
+"""`topk:N@ATTRIBUTE`: what the total is made of, greatest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from omn_core.emit.base import Answer, Series
+from omn_core.emit.numbers import compute_reach, compute_sums, compute_total, to_plain_number
+from omn_core.emit.series import UNKNOWN, compute_codes
+from omn_core.format.bars import render_ranking
+from omn_core.model.batch import Array
+from omn_core.model.request import EmitSpec
+from omn_core.model.style import TextStyle
+
+DEFAULT_ROWS = 10
+
+
+class TopK:
+    """The N values of an attribute whose events sum to most; without an attribute one row, the series itself.
+
+    Events that lack the attribute rank together, as `?`. Equal sums stand in the order of the attribute's values.
+    """
+
+    def compute(self, series: Series, spec: EmitSpec) -> Answer:
+        """Return the rows: each one's key, its sum, and its share of the series' total (None where that is not above 0).
+
+        Over a window in which nothing was counted the ranking is one zero row, named by the series' label; without a
+        window, or where the events carry no measurement, it has no rows.
+        """
+        if not len(series.values):
+            is_zero = not len(series.batch) and series.window.length_ns > 0
+            rows = [_row({spec.attribute or "target": series.label}, 0, 0)] if is_zero else []
+        elif spec.attribute is None:
+            total = compute_total(series.sums)
+            rows = [_row(dict(series.key) or {"target": series.label}, total, total)]
+        else:
+            rows = _rank(series, spec.attribute, spec.count or DEFAULT_ROWS)
+        return {"lower_bound": series.lower_bound, "rows": rows}
+
+    def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
+        """Return a line for each row, with its share and a bar."""
+        return render_ranking(answer, unit, style)
+
+
+def _rank(series: Series, attribute: str, rows: int) -> list[Answer]:
+    column = series.batch.keys.get(attribute, series.batch.attributes.get(attribute))
+    if column is not None and series.measured is not None:
+        column = column.select(series.measured)
+    codes, labels = compute_codes(column, len(series.values))
+    sums = compute_sums(codes, series.sums, len(labels))
+    total = compute_total(series.sums)
+    first = _order(sums)[:rows]
+    names = [UNKNOWN if labels[place] is None else labels[place] for place in first]
+    return [_row({attribute: name}, sums[place], total) for name, place in zip(names, first, strict=True)]
+
+
+def _order(sums: Array) -> list[int]:
+    """Return the places of the sums, greatest first, by exact value where a float would blur them."""
+    if sums.dtype.kind != "f" and (sums.dtype == object or compute_reach(sums) >= 1 << 53):
+        return sorted(range(len(sums)), key=lambda place: -int(sums[place]))
+    return list(np.argsort(-sums.astype(np.float64), kind="stable").tolist())
+
+
+def _row(key: Mapping[str, Any], value: Any, total: float) -> Answer:
+    number = to_plain_number(value)
+    share = to_plain_number(number / total) if number is not None and total > 0 else None
+    return {"key": key, "value": number, "share": share}
+
+
+TOPK = TopK()

@@ -1,0 +1,105 @@
+"""Answers with a shape, drawn: buckets, rankings and timelines, each line with its figures and a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omn_core.format.figures import mark_bound, render_key
+from omn_core.format.names import compute_width, pad
+from omn_core.format.scale import render_count, render_duration, render_number
+from omn_core.model.style import TextStyle
+
+_LEAST_BAR = 8
+_GREATEST_BAR = 60
+_GAP_ROWS = 3
+_TIMELINE_ROWS = 20
+
+
+def render_buckets(answer: Mapping[str, Any], unit: str, style: TextStyle, title: str | None = None) -> list[str]:
+    """Return a histogram: how many in all and their mean, then each bucket's bounds, count, share and bar."""
+    buckets = answer["buckets"]
+    total = sum(bucket["count"] for bucket in buckets)
+    counted = mark_bound(render_count(total), bool(answer["lower_bound"]))
+    head = f"{counted} counted" if title is None else f"{render_key(title, style.width // 2)}: {counted} counted"
+    if not total:
+        return [head]
+    if answer["sum"] is not None:
+        head += f", mean {render_number(answer['sum'] / total, unit)}"
+    rows = [("from", "to", "count", "share", 0.0)]
+    for bucket in buckets:
+        low, high = (render_number(bucket[edge], unit) for edge in ("low", "high"))
+        share = bucket["count"] / total
+        rows.append((low, high, render_count(bucket["count"]), f"{100 * share:.1f} %", share))
+    return [head, *_fold_gaps(_draw(rows, style), [bucket["count"] for bucket in buckets])]
+
+
+def render_ranking(answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
+    """Return a ranking: each row's key, value, share of the total and bar."""
+    if not answer["rows"]:
+        return ["nothing was measured"]
+    names = list(dict.fromkeys(name for row in answer["rows"] for name in row["key"]))
+    room = max(style.width // (2 * max(len(names), 1)), 8)
+    rows = [(*(render_key(name, room) for name in names), "value", "share", 0.0)]
+    for row in answer["rows"]:
+        value = mark_bound(render_number(row["value"], unit), bool(answer["lower_bound"]))
+        share = row["share"]
+        shown = "-" if share is None else f"{100 * share:.1f} %"
+        rows.append((*(render_key(row["key"].get(name), room) for name in names), value, shown, share or 0.0))
+    return _draw(rows, style, left=len(names))
+
+
+def render_points(answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
+    """Return a timeline: the time since the first point, the peak of that stretch, and a bar up from zero."""
+    points = [(when, value) for when, value in answer["points"] if value is not None]
+    if not points:
+        return ["no points"]
+    stretches = _divide_time(points)
+    top = max(max((value for _, value in stretches), default=0), 0)
+    is_cut = len(stretches) < len(points)
+    rows: list[tuple[Any, ...]] = [("at", "peak" if is_cut else "value", 0.0)]
+    for offset_ns, value in stretches:
+        figure = mark_bound(render_number(value, unit), bool(answer["lower_bound"]))
+        rows.append((f"+{render_duration(offset_ns)}", figure, value / top if top > 0 and value > 0 else 0.0))
+    lines = _draw(rows, style)
+    return [f"{len(points)} points, the peak of each stretch", *lines] if is_cut else lines
+
+
+def _divide_time(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return (offset, value) of each point, or of the peak of each of twenty even stretches that holds one."""
+    first, last = points[0][0], points[-1][0]
+    if len(points) <= _TIMELINE_ROWS:
+        return [(when - first, value) for when, value in points]
+    length = (last - first) // _TIMELINE_ROWS + 1
+    peaks: dict[int, float] = {}
+    for when, value in points:
+        place = (when - first) // length
+        peaks[place] = max(value, peaks.get(place, value))
+    return [(place * length, peak) for place, peak in peaks.items()]
+
+
+def _draw(rows: Sequence[tuple[Any, ...]], style: TextStyle, left: int = 0) -> list[str]:
+    """Return aligned lines; the last part of each row is its bar's share of the greatest."""
+    columns = len(rows[0]) - 1
+    widths = [max(compute_width(row[column]) for row in rows) for column in range(columns)]
+    room = min(style.width - sum(widths) - 2 * columns, _GREATEST_BAR)
+    top = max(row[-1] for row in rows)
+    lines = []
+    for row in rows:
+        parts = [pad(row[column], widths[column], right=column >= left) for column in range(columns)]
+        bar = "#" * round(row[-1] / top * room) if top > 0 and room >= _LEAST_BAR else ""
+        lines.append("  ".join([*parts, bar or ("." if row[-1] > 0 and room >= _LEAST_BAR else "")]).rstrip())
+    return lines
+
+
+def _fold_gaps(lines: list[str], counts: Sequence[float]) -> list[str]:
+    """Return the lines with every long run of empty buckets as one line that says how many."""
+    kept, run = [lines[0]], []
+    for line, count in zip(lines[1:], counts, strict=True):
+        if count:
+            kept += run if len(run) <= _GAP_ROWS else [f"({len(run)} empty buckets)"]
+            kept.append(line)
+            run = []
+        else:
+            run.append(line)
+    return kept + run

@@ -1,0 +1,106 @@
+"""Answers of a few figures each, as a table: one line for each series, its key first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omn_core.format.names import compute_width, pad, render_printable
+from omn_core.format.scale import render_number
+from omn_core.model.style import TextStyle
+
+Row = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+MARK = ">="
+"""Stands before a figure that a loss made a lower bound."""
+
+_ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "total", "per_second")
+_DROPPED_FIRST = ("p90", "last", "min", "p99", "p50", "mean", "events")
+_COUNTS = frozenset({"count", "events"})
+_BOUNDED = frozenset({"count", "events", "value", "max", "total", "sum", "per_second"})
+_GAP = "  "
+
+
+def is_flat(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer is figures alone, so that several of them make a table."""
+    return not any(isinstance(value, list | tuple | dict) for value in answer.values())
+
+
+def mark_bound(text: str, is_bound: bool) -> str:
+    """Return a figure's text, marked where it is a lower bound."""
+    return f"{MARK} {text}" if is_bound else text
+
+
+def render_key(value: Any, width: int | None = None) -> str:
+    """Return a key's value, `?` where the events carry none."""
+    return "?" if value is None else render_printable(str(value), width)
+
+
+def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: Sequence[str] = ()) -> list[str]:
+    """Return the table of (key, answer) rows in a unit.
+
+    A single series that does not fit the width is listed a figure a line; a table that does not fit leaves figures
+    out and says which.
+    """
+    names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"})
+    cells = {name: [_render_figure(name, answer, unit) for _, answer in rows] for name in names}
+    keys = {name: [render_key(key.get(name), max(style.width // 3, 8)) for key, _ in rows] for name in key_names}
+    widths = {name: _column_width(name, column) for name, column in {**keys, **cells}.items()}
+    kept, left_out = _fit(names, widths, list(key_names), style.width)
+    if left_out and not key_names and len(rows) == 1:
+        return _list_figures(names, cells)
+    lines = [_join([*((name, pad(name, widths[name])) for name in key_names), *_heads(kept, widths)])]
+    for index in range(len(rows)):
+        parts = [(name, pad(keys[name][index], widths[name])) for name in key_names]
+        parts += [(name, pad(cells[name][index], widths[name], right=True)) for name in kept]
+        lines.append(_join(parts))
+    if left_out:
+        lines.append(f"(a wider terminal also shows {', '.join(left_out)})")
+    return lines
+
+
+def _render_figure(name: str, answer: Mapping[str, Any], unit: str) -> str:
+    if name not in answer:
+        return ""
+    value = answer[name]
+    if isinstance(value, str | bool):
+        return render_printable(str(value), 24)
+    of = "count" if name in _COUNTS else f"{unit}/s" if name == "per_second" else "ratio" if name == "share" else unit
+    is_bound = bool(answer.get("lower_bound")) and name in _BOUNDED and value is not None
+    return mark_bound(render_number(value, of), is_bound)
+
+
+def _order_names(names: Mapping[str, None]) -> list[str]:
+    known = [name for name in _ORDER if name in names]
+    return known + [name for name in names if name not in known]
+
+
+def _column_width(name: str, column: Sequence[str]) -> int:
+    return max(compute_width(text) for text in (name, *column))
+
+
+def _fit(
+    names: Sequence[str], widths: Mapping[str, int], keys: Sequence[str], width: int
+) -> tuple[list[str], list[str]]:
+    kept = list(names)
+    left_out: list[str] = []
+    candidates = [name for name in _DROPPED_FIRST if name in kept]
+    candidates += [name for name in reversed(kept) if name not in candidates]
+    while len(kept) > 1 and sum(widths[name] + len(_GAP) for name in (*keys, *kept)) - len(_GAP) > width:
+        left_out.append(candidates.pop(0))
+        kept.remove(left_out[-1])
+    return kept, [name for name in names if name in left_out]
+
+
+def _heads(names: Sequence[str], widths: Mapping[str, int]) -> list[tuple[str, str]]:
+    return [(name, pad(name, widths[name], right=True)) for name in names]
+
+
+def _join(parts: Sequence[tuple[str, str]]) -> str:
+    return _GAP.join(text for _, text in parts).rstrip()
+
+
+def _list_figures(names: Sequence[str], cells: Mapping[str, Sequence[str]]) -> list[str]:
+    label = max(map(len, names))
+    width = max(len(cells[name][0]) for name in names)
+    return [f"{name:<{label}}{_GAP}{cells[name][0]:>{width}}" for name in names]
