@@ -15,8 +15,6 @@ from omn_core.model.catalog import Catalog
 from omn_core.plugins import PluginRecord, Registry, discover
 from omn_core.testing.distributions import write_distribution
 
-pytest_plugins = ["omn_core.testing.fixtures"]
-
 LAB_PLUGIN = """
 from omn_core.api import AVAILABLE, CollectorRow, Probe, RequirementRow, State, hookimpl
 
