@@ -85,8 +85,8 @@ class Collector(Protocol):
     after the opening.
 
     `stop` also comes, alone, to a collector that was prepared and never attached because the run was given up or ended
-    before: it lets go, and what it raises then is passed over. A process that `prepare` or `attach` starts must be waited for by the end of `stop`: the run
-    ends what is left as the program's.
+    before: it lets go, and what it raises then is passed over. A process that `prepare` or `attach` starts must be
+    waited for by the end of `stop`: the run ends what is left as the program's.
     """
 
     reads_at_open: bool

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from omn_core.filter import compile_filter
+from omn_core.filter.evaluate import apply_filter
 from omn_core.model.batch import Batch
 from omn_core.model.collector import InTargetCost
 from omn_core.model.losses import Losses, compute_total_losses
@@ -80,7 +81,7 @@ def _apply_filter(measurement: Measurement, batch: Batch) -> tuple[Batch, Filter
     expression = measurement.resolved.request.filter
     if expression is None:
         return batch, None
-    mask, absent = compile_filter(expression).apply(batch, measurement.resolved.value)
+    mask, absent = apply_filter(compile_filter(expression), batch, measurement.resolved.value)
     kept = int(mask.sum())
     applied_by = measurement.resolved.filter_applied_by or "userspace"
     return batch.select(mask), FilterAccount(expression, applied_by, kept, len(batch) - kept, absent)

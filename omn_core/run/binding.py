@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import attrs
+
 from omn_core.errors import MachineRefused
 from omn_core.model.collector import BoundTarget, ProcessHandle
 from omn_core.model.probe import ProbeContext
@@ -12,10 +14,15 @@ from omn_core.run import linux
 from omn_core.run.launcher import Launched
 
 
-def bind_launched(target: Target, launched: Launched) -> BoundTarget:
-    """Bind a program that omn started and holds before its exec."""
+def bind_launch(target: Target, _context: ProbeContext) -> BoundTarget:
+    """Bind a program that is yet to be started: it has no process before `add_process`."""
+    return BoundTarget(target, target.scope, launched=True)
+
+
+def add_process(bound: BoundTarget, launched: Launched) -> BoundTarget:
+    """Return a launch target with its process, which omn holds before its exec."""
     handle = ProcessHandle(launched.pid, launched.pidfd, launched.start_ticks)
-    return BoundTarget(target, target.scope, (handle,), launched=True, described={"pid": launched.pid})
+    return attrs.evolve(bound, processes=(handle,), described={"pid": launched.pid})
 
 
 def bind_system(target: Target, _context: ProbeContext) -> BoundTarget:

@@ -19,7 +19,7 @@ from omn_core.plugins import Registry
 from omn_core.run import linux
 from omn_core.run.announce import Announcer
 from omn_core.run.answers import compute_result, get_in_target_cost
-from omn_core.run.binding import bind_launched, close_handles
+from omn_core.run.binding import add_process, close_handles
 from omn_core.run.cost import CostAccount, ProgramCpu, make_accounts
 from omn_core.run.environment import read_environment
 from omn_core.run.events import Moment
@@ -140,7 +140,7 @@ class _Run:
     def _bind_targets(self) -> None:
         for request in self.resolved.requests:
             target = request.target
-            if target.kind != "launch" and target not in self.bound:
+            if target not in self.bound:
                 self.bound[target] = _bind(target, self.registry, ProbeContext(target.kind, self.options.sysroot))
 
     def _prepare(self) -> None:
@@ -153,9 +153,9 @@ class _Run:
     def _launch(self, plan: LaunchPlan) -> None:
         self.program = start_program(plan)
         self.announcer.pid = self.program.launched.pid
-        for request in self.resolved.requests:
-            if request.target.kind == "launch":
-                self.bound.setdefault(request.target, bind_launched(request.target, self.program.launched))
+        for target, bound in self.bound.items():
+            if bound.launched:
+                self.bound[target] = add_process(bound, self.program.launched)
         self.announcer.tell(Moment.LAUNCHED)
 
     def _attach(self) -> None:
