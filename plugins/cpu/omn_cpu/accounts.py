@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 import attrs
 
-from omn_core.api import Losses
+from omn_core.api import Batch, CollectorBase, Losses, ResolvedRequest, RunContext
 
 
 @attrs.frozen
@@ -59,3 +60,25 @@ class Account:
             )
             return None
         return growth
+
+
+class AccountCollector(CollectorBase):
+    """A collector of accounts: it counts the readings that gave nothing, and lets go of its files when it stops.
+
+    A subclass notes the first in `misses` and pushes what it opens on `files`.
+    """
+
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Begin with nothing missed and nothing open."""
+        super().prepare(resolved, context)
+        self.misses = Misses()
+        self.files = ExitStack()
+
+    def stop(self) -> Batch:
+        """Let go of every file. A reading is never buffered."""
+        self.files.close()
+        return Batch.empty()
+
+    def losses(self) -> Losses:
+        """Return the readings that gave nothing."""
+        return self.misses.to_losses()

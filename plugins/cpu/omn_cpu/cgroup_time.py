@@ -7,28 +7,28 @@ from abc import ABC, abstractmethod
 from omn_kernel.cgroup import CgroupPlace
 from omn_kernel.procfs.machine import parse_flat_keyed
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Losses
-from omn_cpu.accounts import Account, Misses
+from omn_core.api import Batch, BoundTarget
+from omn_cpu.accounts import Account, AccountCollector
 from omn_cpu.cgroup_file import CgroupFile, get_place
 
 _USEC = {b"usage_usec": "oncpu_ns", b"user_usec": "user_ns", b"system_usec": "system_ns"}
 
 
-class CgroupUtil(CollectorBase, ABC):
+class CgroupUtil(AccountCollector, ABC):
     """One row a reading. The kernel adds up what is below a cgroup, and what has left it stays counted."""
 
     def attach(self, target: BoundTarget) -> None:
         """Open the account and read its baseline. Raises MachineRefused where the cgroup has none."""
         place = get_place(target)
         self._name = place.path
-        self._misses = Misses()
         self._file = CgroupFile(self.find_file(place), place.path)
+        self.files.callback(self._file.close)
         self._account = Account(f"cgroup {place.path}", self.parse(self._file.read()), self.context.clock())
 
-    def sample(self, now_ns: int) -> Batch:  # noqa: ARG002  # the contract's signature
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
         """Return what the cgroup ran since the last reading. Raises TargetGone when it was removed."""
         before = self.context.clock()
-        growth = self._account.advance(self.parse(self._file.read()), self.context.clock(), self._misses)
+        growth = self._account.advance(self.parse(self._file.read()), self.context.clock(), self.misses)
         if growth is None:
             return Batch.empty()
         shares = {name.removesuffix("_ns"): [part / growth.length_ns] for name, part in growth.by.items()}
@@ -39,15 +39,6 @@ class CgroupUtil(CollectorBase, ABC):
             {"cgroup": [self._name]},
             {**shares, "oncpu_ns": [growth.by["oncpu_ns"]], "interval_ns": [growth.length_ns]},
         )
-
-    def stop(self) -> Batch:
-        """Let go of the file."""
-        self._file.close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the readings that gave nothing."""
-        return self._misses.to_losses()
 
     @abstractmethod
     def find_file(self, place: CgroupPlace) -> str | None:

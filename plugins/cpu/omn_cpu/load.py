@@ -5,21 +5,25 @@ from __future__ import annotations
 from omn_kernel.polled import PolledFile, place
 from omn_kernel.procfs.machine import parse_loadavg
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, ResolvedRequest, RunContext
+from omn_core.api import Batch, BoundTarget, ResolvedRequest, RunContext
+from omn_cpu.accounts import AccountCollector
 
 
-class Load(CollectorBase):
-    """One row a reading: the averages stand for themselves, so the opening of the window is no baseline."""
+class Load(AccountCollector):
+    """One row a reading: the averages stand for themselves, so that the window's opening is read like any tick."""
+
+    reads_at_open = True
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Open the file."""
         super().prepare(resolved, context)
         self._file = PolledFile(place(context.sysroot, "/proc/loadavg"))
+        self.files.callback(self._file.close)
 
     def attach(self, target: BoundTarget) -> None:
         """Do nothing: the target is the machine."""
 
-    def sample(self, now_ns: int) -> Batch:  # noqa: ARG002  # the contract's signature
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
         """Return the averages and the tasks of this instant."""
         before = self.context.clock()
         load = parse_loadavg(self._file.read())
@@ -35,8 +39,3 @@ class Load(CollectorBase):
                 "entities": [load.tasks],
             },
         )
-
-    def stop(self) -> Batch:
-        """Let go of the file."""
-        self._file.close()
-        return Batch.empty()

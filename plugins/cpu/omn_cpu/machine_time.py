@@ -9,8 +9,8 @@ import attrs
 from omn_kernel.polled import PolledFile, place
 from omn_kernel.procfs.machine import CPU_FIELDS, parse_cpu_ticks
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Losses, ResolvedRequest, RunContext
-from omn_cpu.accounts import Misses
+from omn_core.api import Batch, BoundTarget, ResolvedRequest, RunContext
+from omn_cpu.accounts import AccountCollector
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 """Nanoseconds of a clock tick, the unit of /proc/stat."""
@@ -87,7 +87,7 @@ def compute_sum(times: Sequence[CpuTime]) -> CpuTime:
     )
 
 
-class MachineTime(CollectorBase):
+class MachineTime(AccountCollector):
     """The cpu lines read at each tick, the machine's figure made of its cpus' own.
 
     The line of all cpus is not read: a cpu that goes offline in between takes its ticks out of it, and others' time
@@ -99,16 +99,16 @@ class MachineTime(CollectorBase):
         """Open the file."""
         super().prepare(resolved, context)
         self._file = PolledFile(place(context.sysroot, "/proc/stat"))
+        self.files.callback(self._file.close)
 
     def attach(self, target: BoundTarget) -> None:
         """Read the baseline of each cpu."""
         self._cpus = target.cpus
         self._by_cpu = bool(target.cpus) or "cpu" in self.resolved.keys
-        self._misses = Misses()
         self._changed: dict[str, None] = {}
         self._last = {cpu: (ticks, self.context.clock()) for cpu, ticks in self._read().items()}
 
-    def sample(self, now_ns: int) -> Batch:  # noqa: ARG002  # the contract's signature
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
         """Return what each cpu did since it was last read, or one row of all together."""
         before = self.context.clock()
         times = self._advance(self._read(), self.context.clock())
@@ -128,15 +128,6 @@ class MachineTime(CollectorBase):
             "interval_ns": [row.length_ns for row in rows],
         }
 
-    def stop(self) -> Batch:
-        """Let go of the file."""
-        self._file.close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the readings whose counters stepped back or whose cpu was gone."""
-        return self._misses.to_losses()
-
     def facts(self) -> tuple[str, ...]:
         """Say which cpus came and went."""
         return tuple(self._changed)
@@ -155,7 +146,7 @@ class MachineTime(CollectorBase):
             then, then_ns = self._last[cpu]
             time = compute_cpu_time(then, ticks, max(at_ns - then_ns, 1))
             if isinstance(time, str):
-                self._misses.note(f"the kernel's {time} ticks of cpu {cpu} stepped back, and that interval is unknown")
+                self.misses.note(f"the kernel's {time} ticks of cpu {cpu} stepped back, and that interval is unknown")
             elif time.whole == 0:
                 continue  # no tick has passed on it: the next reading's interval begins where this one's did
             else:
@@ -171,7 +162,7 @@ class MachineTime(CollectorBase):
             self._changed[f"cpu {cpu} came online in the window, and counts from its first reading"] = None
         for cpu in self._cpus:
             if cpu not in reading:
-                self._misses.note(f"cpu {cpu} was offline at a reading")
+                self.misses.note(f"cpu {cpu} was offline at a reading")
 
 
 class MachineUtil(MachineTime):

@@ -8,50 +8,40 @@ from collections.abc import Callable, Mapping
 from omn_kernel.polled import PolledFile, place
 from omn_kernel.psi import Pressure, parse_pressure
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Losses
-from omn_cpu.accounts import Account, Growth, Misses
+from omn_core.api import Batch, BoundTarget
+from omn_cpu.accounts import Account, AccountCollector, Growth
 from omn_cpu.cgroup_file import CgroupFile, get_place
 
 _RATIOS = {"some": "stall_ratio", "full": "full_ratio"}
 
 
-class PressureReading(CollectorBase, ABC):
+class PressureReading(AccountCollector, ABC):
     """One row a reading: the waiting since the last, and the kernel's own averages as they stand."""
 
     def attach(self, target: BoundTarget) -> None:
         """Open the file and read the baseline. Raises MachineRefused where it cannot be opened."""
-        self._misses = Misses()
-        self._cgroup, self._read, self._close = self.open_account(target)
+        self._cgroup, self._read = self.open_account(target)
         lines = self.parse(self._read())
         self._account = Account("this pressure", _read_totals(lines), self.context.clock())
 
-    def sample(self, now_ns: int) -> Batch:  # noqa: ARG002  # the contract's signature
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
         """Return the shares of the interval in which tasks waited."""
         before = self.context.clock()
         lines = self.parse(self._read())
-        growth = self._account.advance(_read_totals(lines), self.context.clock(), self._misses)
+        growth = self._account.advance(_read_totals(lines), self.context.clock(), self.misses)
         if growth is None:
             return Batch.empty()
         keys = {} if self._cgroup is None else {"cgroup": [self._cgroup]}
         attributes = {**_compute_ratios(growth), **_list_averages(lines), "interval_ns": [growth.length_ns]}
         return Batch.of_reading((before, self.context.clock()), self.context.names, keys, attributes)
 
-    def stop(self) -> Batch:
-        """Let go of the file."""
-        self._close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the readings that gave nothing."""
-        return self._misses.to_losses()
-
     def parse(self, content: bytes) -> Mapping[str, Pressure]:
         """Return the lines that mean something."""
         return parse_pressure(content)
 
     @abstractmethod
-    def open_account(self, target: BoundTarget) -> tuple[str | None, Callable[[], bytes], Callable[[], None]]:
-        """Return the cgroup's name if it is one, what reads the file, and what lets go of it."""
+    def open_account(self, target: BoundTarget) -> tuple[str | None, Callable[[], bytes]]:
+        """Open the file; return the cgroup's name if it is one, and what reads it."""
 
 
 class MachinePressure(PressureReading):
@@ -65,20 +55,22 @@ class MachinePressure(PressureReading):
         """Return the line `some` alone."""
         return {name: line for name, line in parse_pressure(content).items() if name == "some"}
 
-    def open_account(self, target: BoundTarget) -> tuple[str | None, Callable[[], bytes], Callable[[], None]]:  # noqa: ARG002  # as declared
+    def open_account(self, target: BoundTarget) -> tuple[str | None, Callable[[], bytes]]:  # as declared
         """Open the machine's file."""
         file = PolledFile(place(self.context.sysroot, "/proc/pressure/cpu"))
-        return None, file.read, file.close
+        self.files.callback(file.close)
+        return None, file.read
 
 
 class CgroupPressure(PressureReading):
     """cpu.pressure of a cgroup and everything below it (cgroup2)."""
 
-    def open_account(self, target: BoundTarget) -> tuple[str | None, Callable[[], bytes], Callable[[], None]]:
+    def open_account(self, target: BoundTarget) -> tuple[str | None, Callable[[], bytes]]:
         """Open the cgroup's file."""
         found = get_place(target)
         file = CgroupFile(found.find_unified_file("cpu.pressure"), found.path)
-        return found.path, file.read, file.close
+        self.files.callback(file.close)
+        return found.path, file.read
 
 
 def _read_totals(lines: Mapping[str, Pressure]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from omn_kernel.cpu_clock import has_process_clocks
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 
 
-def probe_cpu_clock(need: Need, context: ProbeContext) -> Probe:  # noqa: ARG001  # the hook's signature
+def probe_cpu_clock(need: Need, context: ProbeContext) -> Probe:  # the hook's signature
     """Answer `cpu_clock`: a process's cpu clock can be read by its number.
 
     It is asked of the running kernel whatever stands for `/`: a clock is a system call and no file.

@@ -11,8 +11,8 @@ from omn_kernel.cpu_clock import read_process_clock
 from omn_kernel.procfs.process import ProcessFile, ProcessGone, find_process_key
 from omn_kernel.procfs.task import parse_schedstat, parse_stat
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Losses, MachineRefused, ProcessHandle, TargetGone
-from omn_cpu.accounts import Account, Growth, Misses
+from omn_core.api import Batch, BoundTarget, MachineRefused, ProcessHandle, TargetGone
+from omn_cpu.accounts import Account, AccountCollector, Growth
 from omn_cpu.machine_time import TICK_NS
 
 Reading = dict[str, int]
@@ -40,7 +40,7 @@ class Row:
     growth: Growth
 
 
-class ProcessTime(CollectorBase, ABC):
+class ProcessTime(AccountCollector, ABC):
     """The cpu time of each process of the target over the time since it was last read.
 
     A process that ended is read once more while it is a zombie; one that was reaped before it could be read takes its
@@ -49,7 +49,6 @@ class ProcessTime(CollectorBase, ABC):
 
     def attach(self, target: BoundTarget) -> None:
         """Read the baseline of each process."""
-        self._misses = Misses()
         self._watched: list[Watched] = []
         for handle in target.processes:
             try:
@@ -57,7 +56,7 @@ class ProcessTime(CollectorBase, ABC):
             except ProcessGone:
                 raise MachineRefused(f"process {handle.pid} ended before it could be read") from None
 
-    def sample(self, now_ns: int) -> Batch:  # noqa: ARG002  # the contract's signature
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
         """Return a row for each process. Raises TargetGone when the last has ended and has been read."""
         before = self.context.clock()
         rows: list[Row] = []
@@ -66,10 +65,10 @@ class ProcessTime(CollectorBase, ABC):
             try:
                 reading, has_ended = _read_whole(watched)
             except ProcessGone:
-                self._misses.note(f"task {watched.task} was gone before what it last ran could be read")
+                self.misses.note(f"task {watched.task} was gone before what it last ran could be read")
                 watched.close()
                 continue
-            growth = watched.account.advance(reading, self.context.clock(), self._misses)
+            growth = watched.account.advance(reading, self.context.clock(), self.misses)
             if growth is not None:
                 rows.append(Row(watched, _read_comm(watched.comm), growth))
             if has_ended:
@@ -80,16 +79,6 @@ class ProcessTime(CollectorBase, ABC):
             raise TargetGone
         self._watched = going
         return self._make_batch((before, self.context.clock()), rows)
-
-    def stop(self) -> Batch:
-        """Let go of every file."""
-        for watched in self._watched:
-            watched.close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the readings that gave nothing."""
-        return self._misses.to_losses()
 
     @abstractmethod
     def open_account(self, handle: ProcessHandle, tid: int | None) -> tuple[Callable[[], Reading], Callable[[], None]]:
@@ -105,6 +94,7 @@ class ProcessTime(CollectorBase, ABC):
             close_account()
             comm.close()
 
+        self.files.callback(close)
         account = Account(f"task {task}", read(), self.context.clock())
         return Watched(handle, task, find_process_key(root, handle.pid), comm, read, close, account)
 
@@ -139,7 +129,7 @@ class ProcessClock(ProcessTime):
     def open_account(
         self,
         handle: ProcessHandle,
-        tid: int | None,  # noqa: ARG002  # a thread of another process has no clock that can be read
+        tid: int | None,  # a thread of another process has no clock that can be read
     ) -> tuple[Callable[[], Reading], Callable[[], None]]:
         """Read the clock by the process's number: there is nothing to hold."""
         return lambda: {"oncpu_ns": read_process_clock(handle.pid)}, _close_nothing

@@ -12,8 +12,8 @@ from omn_kernel.polled import PolledFile, place
 from omn_kernel.procfs.process import ProcessGone, find_process_key, iter_threads
 from omn_kernel.procfs.task import parse_schedstat
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Losses, MachineRefused, ProcessHandle, TargetGone
-from omn_cpu.accounts import Misses
+from omn_core.api import Batch, BoundTarget, MachineRefused, ProcessHandle, TargetGone
+from omn_cpu.accounts import AccountCollector, Misses
 
 _KEPT_FILES = 512
 """How many threads' files stay open; those of further ones are opened for each reading."""
@@ -148,21 +148,22 @@ class Process:
         self.missing_ns = max(missing_ns, self.missing_ns)
 
 
-class ThreadTime(CollectorBase):
+class ThreadTime(AccountCollector):
     """A row for each thread at each reading, those that did not run included."""
 
     def attach(self, target: BoundTarget) -> None:
         """Read the baseline of each thread there is: of a launched program, its first."""
-        self._misses = Misses()
         self._missing_ns = 0
         self._processes: list[Process] = []
         for handle in target.processes:
             try:
-                self._processes.append(Process(handle, target.tid, self.context.sysroot, self._misses))
+                process = Process(handle, target.tid, self.context.sysroot, self.misses)
             except ProcessGone:
                 raise MachineRefused(f"process {handle.pid} ended before it could be read") from None
+            self.files.callback(process.close)
+            self._processes.append(process)
 
-    def sample(self, now_ns: int) -> Batch:  # noqa: ARG002  # the contract's signature
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
         """Return what each thread ran since it was last read. Raises TargetGone when no process is left."""
         before = self.context.clock()
         rows: list[Ran] = []
@@ -170,21 +171,11 @@ class ThreadTime(CollectorBase):
             try:
                 rows += process.advance()
             except ProcessGone:
-                self._misses.note("a process was reaped before what it last ran could be read")
+                self.misses.note("a process was reaped before what it last ran could be read")
                 self._drop(process)
         if not self._processes:
             raise TargetGone
         return self._make_batch((before, self.context.clock()), rows)
-
-    def stop(self) -> Batch:
-        """Let go of every file."""
-        for process in list(self._processes):
-            self._drop(process)
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the intervals that threads' ends took away."""
-        return self._misses.to_losses()
 
     def fields(self) -> dict[str, int]:
         """Return `missing_ns`: at least so much ran, by the processes' own clocks, that is in no row."""

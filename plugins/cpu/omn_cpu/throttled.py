@@ -8,12 +8,12 @@ from omn_kernel.cgroup import CgroupPlace
 from omn_kernel.cgroup_accounts import compute_throttling
 from omn_kernel.procfs.machine import parse_flat_keyed
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Losses, MachineRefused
-from omn_cpu.accounts import Account, Misses
+from omn_core.api import Batch, BoundTarget, MachineRefused
+from omn_cpu.accounts import Account, AccountCollector
 from omn_cpu.cgroup_file import CgroupFile, get_place
 
 
-class Throttled(CollectorBase, ABC):
+class Throttled(AccountCollector, ABC):
     """One row a reading: what was counted since the last, a zero included.
 
     The kernel adds a cpu's held-back time up when that cpu is let go again, at the next period: what is being held
@@ -24,14 +24,14 @@ class Throttled(CollectorBase, ABC):
         """Open the account and read its baseline. Raises MachineRefused where the cgroup keeps none."""
         place = get_place(target)
         self._name = place.path
-        self._misses = Misses()
         self._file = CgroupFile(self.find_file(place), place.path)
+        self.files.callback(self._file.close)
         self._account = Account(f"cgroup {place.path}", self._read(), self.context.clock())
 
-    def sample(self, now_ns: int) -> Batch:  # noqa: ARG002  # the contract's signature
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
         """Return what the limit took since the last reading. Raises TargetGone when the cgroup was removed."""
         before = self.context.clock()
-        growth = self._account.advance(self._read(), self.context.clock(), self._misses)
+        growth = self._account.advance(self._read(), self.context.clock(), self.misses)
         if growth is None:
             return Batch.empty()
         return Batch.of_reading(
@@ -40,15 +40,6 @@ class Throttled(CollectorBase, ABC):
             {"cgroup": [self._name]},
             {name: [value] for name, value in growth.by.items()},
         )
-
-    def stop(self) -> Batch:
-        """Let go of the file."""
-        self._file.close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the readings that gave nothing."""
-        return self._misses.to_losses()
 
     @abstractmethod
     def find_file(self, place: CgroupPlace) -> str | None:
