@@ -35,9 +35,7 @@ def divide(batch: Batch, key_names: Sequence[str]) -> list[tuple[dict[str, Any],
     ordered = batch.select(order)
     ends = np.cumsum(np.bincount(codes, minlength=len(keys))).tolist()
     starts = [0, *ends[:-1]]
-    return [
-        (key, ordered.select(slice(start, end))) for key, start, end in zip(keys, starts, ends, strict=True)
-    ]
+    return [(key, ordered.select(slice(start, end))) for key, start, end in zip(keys, starts, ends, strict=True)]
 
 
 def iter_parts(series: Series, attribute: str) -> Iterator[tuple[Any, Series]]:
@@ -94,4 +92,4 @@ def _order_texts(codes: Array, texts: list[str]) -> tuple[Array, list[str]]:
     order = sorted(range(len(texts)), key=texts.__getitem__)
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    return places[codes] if len(order) else codes, [texts[place] for place in order]
+    return places[codes] if texts else codes, [texts[place] for place in order]

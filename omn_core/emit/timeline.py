@@ -27,8 +27,7 @@ class Timeline:
             order = np.argsort(when, kind="stable")
             instants, values = when[order], series.values[order]
         points = [
-            [instant, to_plain_number(value)]
-            for instant, value in zip(instants.tolist(), values.tolist(), strict=True)
+            [instant, to_plain_number(value)] for instant, value in zip(instants.tolist(), values.tolist(), strict=True)
         ]
         return {"lower_bound": series.lower_bound, "points": points}
 

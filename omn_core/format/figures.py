@@ -14,7 +14,7 @@ Row = tuple[Mapping[str, Any], Mapping[str, Any]]
 MARK = ">="
 """Stands before a figure that a loss made a lower bound."""
 
-_ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "total", "per_second")
+_ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "per_second", "total")
 _DROPPED_FIRST = ("p90", "last", "min", "p99", "p50", "mean", "events")
 _COUNTS = frozenset({"count", "events"})
 _BOUNDED = frozenset({"count", "events", "value", "max", "total", "sum", "per_second"})
@@ -44,9 +44,7 @@ def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: 
     """
     names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"})
     cells = {name: [_render_figure(name, answer, unit) for _, answer in rows] for name in names}
-    keys = {
-        name: [render_key(key.get(name), max(style.width // 3, 8)) for key, _ in rows] for name in key_names
-    }
+    keys = {name: [render_key(key.get(name), max(style.width // 3, 8)) for key, _ in rows] for name in key_names}
     widths = {name: _column_width(name, column) for name, column in {**keys, **cells}.items()}
     kept, left_out = _fit(names, widths, list(key_names), style.width)
     if left_out and not key_names and len(rows) == 1:
