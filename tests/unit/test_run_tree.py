@@ -132,7 +132,9 @@ def test_a_tree_that_keeps_moving_is_caught(tmp_path: Path) -> None:
         program.launched.wait()
         program.launched.note_end()
         _finish(program)
-    left = [stat for stat in linux._iter_stats() if stat.state not in "ZX" and _session(stat.pid) == program.launched.pid]
+    left = [
+        stat for stat in linux._iter_stats() if stat.state not in "ZX" and _session(stat.pid) == program.launched.pid
+    ]
     assert left == []
     assert set(linux.read_children()).isdisjoint({one.pid for one in program.adopted()})
     os.close(pipe)
