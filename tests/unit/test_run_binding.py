@@ -115,9 +115,9 @@ def test_a_thread_given_as_a_process_names_its_process() -> None:
         tid = thread.native_id
         with pytest.raises(MachineRefused) as caught:
             binding.bind_pid(Target("pid", (tid,)), _HERE)
-        assert str(caught.value) == (
-            f"{tid} is a thread of process {os.getpid()}, not a process; ask for --pid {os.getpid()}, or for --tid {tid}"
-        )
+        pid = os.getpid()
+        assert caught.value.reason == f"{tid} is a thread of process {pid}, not a process"
+        assert caught.value.remedy == f"ask for --pid {pid}, or for --tid {tid}"
         bound = binding.bind_tid(Target("tid", tid), _HERE)
         assert (bound.tid, bound.processes[0].pid, bound.scope) == (tid, os.getpid(), "thread")
         assert bound.described["tid"] == tid

@@ -240,11 +240,18 @@ def test_a_terminal_that_the_program_set_stays_set(tmp_path: Path, terminal: tup
 
 
 @pytest.mark.spec("RUN-5")
-def test_a_shell_with_jobs_gives_the_terminal_back(tmp_path: Path, terminal: tuple[int, int]) -> None:
+def test_a_program_that_took_the_terminal_gives_it_back(tmp_path: Path, terminal: tuple[int, int]) -> None:
     """A program that made another group the foreground one leaves it omn's when omn ends it."""
     person, program = terminal
-    script = "set -m; sh -c 'echo ready; exec sleep 1000'"
-    with _omn(tmp_path, {"launch": ["bash", "-c", script], "tty": True}, program) as omn:
+    code = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
+        "os.setpgid(0, 0)\n"
+        "os.tcsetpgrp(0, os.getpid())\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with _omn(tmp_path, {"launch": [sys.executable, "-c", code], "tty": True}, program) as omn:
         _read_until(person, b"ready")
         assert os.tcgetpgrp(person) != os.getpgid(omn.process.pid)
         omn.process.terminate()
