@@ -125,8 +125,8 @@ def test_a_thread_given_as_a_process_names_its_process() -> None:
     finally:
         done.set()
         thread.join()
-    with pytest.raises(MachineRefused, match=f"there is no thread {tid}"):
-        binding.bind_tid(Target("tid", tid), _HERE)
+    with pytest.raises(MachineRefused, match=f"there is no thread {_NOBODY}"):
+        binding.bind_tid(Target("tid", _NOBODY), _HERE)
 
 
 @pytest.mark.spec("REQ-10")
