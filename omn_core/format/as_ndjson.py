@@ -18,7 +18,7 @@ from omn_core.model.style import TextStyle
 class NdjsonEncoder:
     """A run as lines: its events, its answers, then the run itself."""
 
-    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # noqa: ARG002  # JSON has no style
+    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # JSON has no style
         """Write a run, each event as soon as its chunk is encoded."""
         for place, result in enumerate(document.results):
             for rows in iter_rows(result):

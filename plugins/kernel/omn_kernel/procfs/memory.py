@@ -32,10 +32,10 @@ def parse_smaps_total(content: bytes) -> dict[bytes, int]:
 
 @attrs.frozen
 class Mapping:
-    """One mapping of smaps: where it starts, what may be done with it, what it maps, and its amounts in bytes.
+    r"""One mapping of smaps: where it starts, what may be done with it, what it maps, and its amounts in bytes.
 
     `name` is the file, or the kernel's bracketed word ([heap]), empty for anonymous memory without a name. The kernel
-    writes a newline in a file's name as \\012.
+    writes a newline in a file's name as \012.
     """
 
     start: int

@@ -13,20 +13,29 @@ class ProcessGone(Exception):
     """The process has ended: it is not there, or is a zombie without what was asked for."""
 
 
-def read_stat(sysroot: str, pid: int) -> TaskStat:
-    """Read /proc/<pid>/stat. Raises ProcessGone where no such process is."""
+def find_folder(pid: int, tid: int | None = None) -> str:
+    """Return the folder of a process, or of one of its threads."""
+    return f"/proc/{pid}" if tid is None else f"/proc/{pid}/task/{tid}"
+
+
+def read_stat(sysroot: str, pid: int, tid: int | None = None) -> TaskStat:
+    """Read the stat file of a process or of one of its threads. Raises ProcessGone where it is not there."""
     try:
-        return parse_stat(read_file(sysroot, f"/proc/{pid}/stat"))
+        return parse_stat(read_file(sysroot, f"{find_folder(pid, tid)}/stat"))
     except (FileNotFoundError, ProcessLookupError):
-        raise ProcessGone(f"process {pid} is not there") from None
+        raise ProcessGone(f"{_name(pid, tid)} is not there") from None
 
 
-def has_process_ended(sysroot: str, pid: int) -> bool:
-    """Tell whether a process is gone or a zombie."""
+def has_ended(sysroot: str, pid: int, tid: int | None = None) -> bool:
+    """Tell whether a process, or one of its threads, is gone or a zombie."""
     try:
-        return read_stat(sysroot, pid).has_ended
+        return read_stat(sysroot, pid, tid).has_ended
     except ProcessGone:
         return True
+
+
+def _name(pid: int, tid: int | None) -> str:
+    return f"process {pid}" if tid is None else f"thread {tid} of process {pid}"
 
 
 def find_process_key(sysroot: str, pid: int) -> str | None:
@@ -43,7 +52,7 @@ def find_process_key(sysroot: str, pid: int) -> str | None:
     return f"{inode}:{numbers.split()[-1] if numbers else pid}" if inode else None
 
 
-def iter_threads(sysroot: str, pid: int) -> list[int]:
+def list_threads(sysroot: str, pid: int) -> list[int]:
     """List the threads of a process, sorted. Raises ProcessGone where it is not there."""
     try:
         return sorted(int(name) for name in os.listdir(place(sysroot, f"/proc/{pid}/task")))
@@ -52,20 +61,28 @@ def iter_threads(sysroot: str, pid: int) -> list[int]:
 
 
 class ProcessFile:
-    """One file of one process, opened when first read and kept.
+    """One file of one process, or of one of its threads, opened when first read and kept.
 
     `bound_to_memory` says that the kernel ties the open file to the address space it was opened on (smaps,
     smaps_rollup, numa_maps): an execve replaces that one, so the file is opened for every reading.
     """
 
-    __slots__ = ("_bound_to_memory", "_file", "_many_records", "_path", "_sysroot", "pid")
+    __slots__ = ("_bound_to_memory", "_file", "_many_records", "_path", "_sysroot", "pid", "tid")
 
     def __init__(
-        self, sysroot: str, pid: int, name: str, *, many_records: bool = False, bound_to_memory: bool = False
+        self,
+        sysroot: str,
+        pid: int,
+        name: str,
+        *,
+        tid: int | None = None,
+        many_records: bool = False,
+        bound_to_memory: bool = False,
     ) -> None:
         self.pid = pid
+        self.tid = tid
         self._sysroot = sysroot
-        self._path = place(sysroot, f"/proc/{pid}/{name}")
+        self._path = place(sysroot, f"{find_folder(pid, tid)}/{name}")
         self._many_records = many_records
         self._bound_to_memory = bound_to_memory
         self._file: PolledFile | None = None
@@ -81,11 +98,20 @@ class ProcessFile:
             return self._read_once()
         except (FileNotFoundError, ProcessLookupError):
             self.close()
-            if has_process_ended(self._sysroot, self.pid):
-                raise ProcessGone(f"process {self.pid} has ended") from None
+            if has_ended(self._sysroot, self.pid, self.tid):
+                raise ProcessGone(f"{_name(self.pid, self.tid)} has ended") from None
         except PermissionError:
             raise self._refusal() from None
-        return self._read_once()
+        return self._read_again()
+
+    def _read_again(self) -> bytes:
+        try:
+            return self._read_once()
+        except (FileNotFoundError, ProcessLookupError):
+            # It may have ended between the two.
+            if has_ended(self._sysroot, self.pid, self.tid):
+                raise ProcessGone(f"{_name(self.pid, self.tid)} has ended") from None
+            raise
 
     def _read_once(self) -> bytes:
         file = self._file
