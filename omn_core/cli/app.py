@@ -108,9 +108,7 @@ def run_command(arguments: list[str]) -> int:
         application = Application(registry, program)
         if own and own[0] not in (*registry.commands, "--help", "--version"):
             own = [MEASURE, *_name_known(own, registry)]
-        if own and own[0] == "--help":
-            own = ["--help"]
-        outcome = commands.main(own, "omn", standalone_mode=False, obj=application)
+        outcome = commands.main(own or ["--help"], "omn", standalone_mode=False, obj=application)
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
