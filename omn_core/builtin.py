@@ -1,13 +1,26 @@
-"""The core's own plugin: the emits and formats that are always there."""
+"""The core's own plugin: the targets, emits, formats and commands that are always there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from omn_core.cli.rows import COMMANDS
 from omn_core.hookspecs import hookimpl
-from omn_core.model.rows import EmitRow, FormatRow
+from omn_core.model.rows import CommandRow, EmitRow, FormatRow, TargetRow
 
 OMN_CONTRACT = "1.0"
+
+
+@hookimpl
+def omn_targets() -> Sequence[TargetRow]:
+    """Return the kinds of target that need nothing but a process table."""
+    return tuple(TargetRow(kind, f"omn_core.run.binding:bind_{kind}") for kind in ("launch", "pid", "tid", "system"))
+
+
+@hookimpl
+def omn_commands() -> Sequence[CommandRow]:
+    """Return the core's subcommands."""
+    return COMMANDS
 
 
 @hookimpl

@@ -23,7 +23,9 @@ def omn_requirements() -> Sequence[RequirementRow]:
         RequirementRow("btf", f"{probes}.prototypes:probe_btf"),
         RequirementRow("bpf_prog", f"{probes}.bpf:probe_program", r"[a-z_]+", "bpf_prog:raw_tracepoint"),
         RequirementRow("bpf_map", f"{probes}.bpf:probe_map", r"[a-z_]+", "bpf_map:ringbuf"),
-        RequirementRow("raw_tp", f"{probes}.prototypes:probe_raw_tracepoint", rf"{_NAME}({_ARGUMENTS})?", "raw_tp:sched_switch"),
+        RequirementRow(
+            "raw_tp", f"{probes}.prototypes:probe_raw_tracepoint", rf"{_NAME}({_ARGUMENTS})?", "raw_tp:sched_switch"
+        ),
         RequirementRow("tp", f"{probes}.tracepoints:probe_tracepoint", rf"{_NAME}/{_NAME}", "tp:sched/sched_switch"),
         RequirementRow("fentry", f"{probes}.prototypes:probe_fentry", rf"{_NAME}({_ARGUMENTS})?", "fentry:vfs_read"),
         RequirementRow("kprobe", f"{probes}.tracepoints:probe_kprobe", _NAME, "kprobe:vfs_read"),

@@ -41,4 +41,5 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("mem.numa", "fs:sys:node", "omn_mem.numa:NodesCollector"),
         CollectorRow("mem.numa", "fs:proc:numa_maps", "omn_mem.numa:ProcessNodesCollector"),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
+        CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),
     ]

@@ -1,0 +1,1 @@
+"""The data that every catalog shares: the vocabulary, the unwind chain, what each distribution provides."""

@@ -1,0 +1,184 @@
+"""The click application: subcommands by name from every plugin, and a source where no subcommand is named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from omn_core.cli.entry import FAILED, FAILED_AFTER, REFUSED
+from omn_core.errors import OmnError, PluginError, Refused, RunFailed, Whose
+from omn_core.model.style import TextStyle
+from omn_core.plugins import Registry, discover
+
+if TYPE_CHECKING:
+    from omn_core.model.catalog import Catalog
+    from omn_core.resolve.probes import ProbeTable
+
+MEASURE = "trace"
+"""The subcommand that measures; the word is optional before a source."""
+
+
+class Application:
+    """What every command of one invocation shares; each part is made when first asked for."""
+
+    def __init__(self, registry: Registry, program: tuple[str, ...] | None) -> None:
+        self.registry = registry
+        self.program = program
+        self.catalog_folder: Path | None = None
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """Every installed entry, or those of `--catalog DIR` or OMN_CATALOG_DIR."""
+        from omn_core.catalog.load import load_catalog
+
+        named = os.environ.get("OMN_CATALOG_DIR")
+        return load_catalog(self.registry, self.catalog_folder or (Path(named) if named else None))
+
+    @cached_property
+    def probes(self) -> ProbeTable:
+        """This machine's answers."""
+        from omn_core.resolve.probes import ProbeTable
+
+        return ProbeTable(self.registry)
+
+    @cached_property
+    def style(self) -> TextStyle:
+        """How text is to look on standard output: as wide as the terminal, coloured only on one."""
+        if not sys.stdout.isatty():
+            return TextStyle()
+        width = max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+        return TextStyle(width, not os.environ.get("NO_COLOR"))
+
+
+class Commands(click.Group):
+    """The subcommands, imported when they are invoked; `--help` prints their lines without importing any."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__("omn", help=_HELP, epilog=_EXAMPLES, no_args_is_help=True, invoke_without_command=False)
+        self.registry = registry
+        self.params.append(click.Option(["--version"], is_flag=True, help="Print the version and leave."))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # click's signature
+        """Every subcommand's name, sorted."""
+        return sorted(self.registry.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a subcommand. Raises PluginError when its plugin cannot give it."""
+        row = self.registry.commands.get(cmd_name)
+        if row is None:
+            return None
+        try:
+            command = self.registry.load(row.reference)
+        except (ImportError, AttributeError) as error:
+            raise PluginError(cmd_name, None, f"the command cannot be imported: {error}") from error
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each subcommand's line from its row."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.registry.commands[name].meaning) for name in self.list_commands(ctx)])
+
+
+_HELP = """Ask what a program or a machine is doing.
+
+A source is measured by its name: `omn mem.rss -- ./server`. `omn list` shows every source, `omn help SOURCE` one.
+"""
+
+_EXAMPLES = """\b
+Examples:
+  omn mem.rss --interval 100ms -- ./server
+  omn cpu.util --system --keys cpu -d 5s
+  omn mem.faults -m count -e count --pid 4711 -d 10s
+  omn -f session.yaml -o results/
+"""
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one invocation, and render what it raises. Returns the exit code."""
+    own, program = _split_program(arguments)
+    try:
+        registry = discover()
+        commands = Commands(registry)
+        application = Application(registry, program)
+        if own and own[0] not in (*registry.commands, "--help", "--version"):
+            own = [MEASURE, *_name_known(own, registry)]
+        outcome = commands.main(own or ["--help"], "omn", standalone_mode=False, obj=application)
+        return outcome if isinstance(outcome, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        return _say_usage(error)
+    except click.Abort:
+        return _say(FAILED)
+    except OmnError as error:
+        return render_error(error)
+    except BrokenPipeError:
+        _drop_stdout()
+        return _say(FAILED)
+
+
+def _split_program(arguments: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
+    """Take the program apart from the options: everything after the first `--` is its own, untouched."""
+    if "--" not in arguments:
+        return arguments, None
+    at = arguments.index("--")
+    return arguments[:at], tuple(arguments[at + 1 :])
+
+
+def _name_known(own: list[str], registry: Registry) -> list[str]:
+    """Refuse a word that is another distribution's command before it is looked for among the sources."""
+    if "." in own[0] or own[0].startswith("-"):
+        return own
+    from omn_core.catalog.known import read_known
+    from omn_core.errors import NotCollected
+
+    distributions = read_known().find("commands", own[0])
+    if distributions and own[0] not in registry.commands:
+        raise NotCollected(
+            f"the command {own[0]!r} is not installed", f"install {' and '.join(distributions)} to have it"
+        )
+    return own
+
+
+def render_error(error: OmnError) -> int:
+    """Write an error to stderr, its remedy on a line of its own and the fixed sentence last. Returns its code."""
+    reason = getattr(error, "reason", None) if isinstance(error, Refused) else str(error)
+    print(f"omn: {reason}", file=sys.stderr)
+    if isinstance(error, Refused):
+        if error.remedy is not None:
+            print(f"     {error.remedy}", file=sys.stderr)
+        return _say(REFUSED) if error.whose is Whose.MACHINE else error.exit_code
+    if isinstance(error, RunFailed):
+        return _say(FAILED_AFTER if error.written else FAILED)
+    return error.exit_code
+
+
+def _say(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
+    return 1
+
+
+def _say_usage(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    print(f"omn: {error.format_message()}", file=sys.stderr)
+    if context is not None:
+        print(f"     '{context.command_path} --help' shows what there is", file=sys.stderr)
+    return 2
+
+
+def _drop_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's own flush at exit does not complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def get_application(context: click.Context) -> Application:
+    """Return the invocation's application."""
+    found: Any = context.obj
+    assert isinstance(found, Application)
+    return found

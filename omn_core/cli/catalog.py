@@ -1,0 +1,58 @@
+"""`omn catalog`: entries as they stand, from whichever catalog is in force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+
+from omn_core.cli.app import get_application
+from omn_core.cli.output import write_plain
+from omn_core.model.catalog import Backend, Entry
+from omn_core.resolve.complete import find_entry
+
+
+@click.command("catalog", epilog="\b\nExamples:\n  omn catalog mem.rss\n  omn catalog mem --format json\n")
+@click.argument("word", required=False)
+@click.option("--format", "format_name", default="yaml", metavar="FORMAT", help="yaml, json or toml.")
+@click.option(
+    "--catalog", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Read this folder."
+)
+@click.pass_context
+def catalog_command(context: click.Context, /, word: str | None, format_name: str, folder: Path | None) -> int:
+    """Print the entry WORD, every entry of the family WORD, or all of them."""
+    application = get_application(context)
+    application.catalog_folder = folder
+    catalog = application.catalog
+    if word is None or word in catalog.families():
+        entries = [entry for entry in catalog.entries.values() if word in (None, entry.family)]
+    else:
+        entries = [find_entry(word, catalog)]
+    write_plain(application, format_name, [make_plain_entry(entry) for entry in entries])
+    return 0
+
+
+def make_plain_entry(entry: Entry) -> dict[str, Any]:
+    """Return an entry in the words of its file."""
+    plain: dict[str, Any] = {field.name: getattr(entry, field.name) for field in attrs.fields(Entry)}
+    del plain["path"], plain["line"]
+    plain["targets"] = {kind: "yes" if reason is None else f"no: {reason}" for kind, reason in entry.targets.items()}
+    plain["emits"] = {mode: list(emits) for mode, emits in entry.emits.items()}
+    plain["default"] = _plain(attrs.asdict(entry.default))
+    plain["chain"] = [make_plain_backend(backend) for backend in entry.chain]
+    return _plain(plain)
+
+
+def make_plain_backend(backend: Backend) -> dict[str, Any]:
+    """Return a backend in the words of its file."""
+    plain: dict[str, Any] = {field.name: getattr(backend, field.name) for field in attrs.fields(Backend)}
+    plain["requires"] = [need.text for need in backend.requires]
+    return _plain(plain)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what nobody wrote, and make lists of tuples."""
+    kept = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {name: value for name, value in kept.items() if value not in (None, [], {}, False)}

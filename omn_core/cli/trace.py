@@ -1,0 +1,167 @@
+"""`omn SOURCE`: measure, or write down what would be measured."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from omn_core.cli.app import Application, get_application
+from omn_core.cli.entry import FAILED_AFTER
+from omn_core.cli.options import build_session, request_options
+from omn_core.cli.output import check_carries, get_format, write_plain
+from omn_core.errors import OmnError, RequestError, RunFailed
+from omn_core.model.request import Request, Session
+from omn_core.resolve.complete import Completed
+
+if TYPE_CHECKING:
+    from omn_core.model.resolved import ResolvedSession
+    from omn_core.model.result import Document
+
+_DUMPS = ("dump_request", "dump_session", "dump_resolved")
+
+
+@click.command(
+    "trace",
+    epilog="""\b
+Examples:
+  omn mem.rss --interval 100ms -- ./server
+  omn cpu.util --system --keys cpu -d 5s -- ./load
+  omn mem.faults -m count -e count --pid 4711 -d 10s --format json
+  omn mem.rss --pid 4711 --dump-session > session.yaml
+""",
+)
+@request_options
+@click.option("--format", "format_name", default="text", metavar="FORMAT", help="How to print the answer.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the whole run there too.")
+@click.option("--dump-request", is_flag=True, help="Print the requests as JSON and leave.")
+@click.option("--dump-session", is_flag=True, help="Print a session that asks the same, and leave.")
+@click.option("--dump-resolved", is_flag=True, help="Print how this machine would serve it, and leave.")
+@click.option("--no-resolve", is_flag=True, help="With a dump: do not ask whether this machine can serve it.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on stderr which plugins did not load, and why.")
+@click.pass_context
+def trace(context: click.Context, /, source: str | None, **given: Any) -> int:
+    """Measure SOURCE on a program, a process or the machine. The program stands after `--`."""
+    application = get_application(context)
+    session = build_session(application, source, given)
+    if given["verbose"]:
+        say_failed_plugins(application)
+    dumps = [name for name in _DUMPS if given[name]]
+    if len(dumps) > 1:
+        raise RequestError(
+            "one dump at a time", f"choose one of {', '.join('--' + d.replace('_', '-') for d in dumps)}"
+        )
+    if given["no_resolve"] and (not dumps or dumps[0] == "dump_resolved"):
+        raise RequestError("--no-resolve means something beside --dump-request and --dump-session alone")
+    if dumps:
+        return _dump(application, session, dumps[0], given)
+    return _measure(application, session, given)
+
+
+def say_failed_plugins(application: Application) -> None:
+    """Name on stderr every plugin that is not loaded whole."""
+    _ = application.catalog
+    for record in application.registry.records:
+        if record.reason is not None:
+            print(f"omn: plugin {record.name} ({record.distribution}): {record.reason}", file=sys.stderr)
+
+
+def _dump(application: Application, session: Session, what: str, given: Mapping[str, Any]) -> int:
+    from omn_core.resolve.session import validate_session
+    from omn_core.session.shape import make_plain_session
+
+    completed = validate_session(session, application.catalog, application.registry)
+    whole = write_out(session, completed)
+    resolved = None if given["no_resolve"] else _resolve(application, session)
+    name = given["format_name"]
+    if what == "dump_request":
+        plain = [make_full_request(request) for request in whole.requests]
+        sys.stdout.write(json.dumps(plain[0] if len(plain) == 1 else plain, indent=2) + "\n")
+    elif what == "dump_session":
+        write_plain(application, "yaml" if name == "text" else name, make_plain_session(whole))
+    else:
+        from omn_core.resolve.plain import make_plain_resolved
+
+        assert resolved is not None
+        versions = application.registry.versions()
+        write_plain(application, "yaml" if name == "text" else name, make_plain_resolved(resolved, versions))
+    return 0
+
+
+def write_out(session: Session, completed: tuple[Completed, ...]) -> Session:
+    """Return the session with what was defaulted written out, so that it asks the same thing wherever it is run."""
+    requests = tuple(
+        attrs.evolve(one.request, mode=one.mode, emits=one.emits, target=one.target, interval_ns=one.interval_ns)
+        for one in completed
+    )
+    return attrs.evolve(session, requests=requests)
+
+
+def make_full_request(request: Request) -> dict[str, Any]:
+    """Return every field of a request's model, null where nothing was said."""
+    from omn_core.session.shape import make_plain_request
+
+    fields = [field.name.removesuffix("_ns") for field in attrs.fields(Request)]
+    plain = make_plain_request(request)
+    return {name: plain.get(name, [] if name in ("emits", "keys") else None) for name in fields}
+
+
+def _resolve(application: Application, session: Session) -> ResolvedSession:
+    from omn_core.resolve.session import resolve_session
+    from omn_core.run.environment import read_environment
+
+    environment = read_environment(application.probes.sysroot)
+    return resolve_session(session, application.catalog, application.registry, application.probes, environment)
+
+
+def _measure(application: Application, session: Session, given: Mapping[str, Any]) -> int:
+    row = get_format(application, given["format_name"])
+    from omn_core.resolve.session import validate_session
+
+    completed = validate_session(session, application.catalog, application.registry)
+    for one in completed:
+        check_carries(row, one.emits)
+    resolved = _resolve(application, session)
+    from omn_core.run.runner import RunOptions, run
+
+    options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True)
+    document = run(resolved, application.registry, options)
+    _write(application, document, row.reference, given["output"], write_out(session, completed))
+    failures = [result for result in document.results if result.failure is not None]
+    for result in failures:
+        print(f"omn: {result.resolved.entry.id}: {result.failure}", file=sys.stderr)
+    if failures:
+        print(FAILED_AFTER, file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _write(application: Application, document: Document, encoder: str, folder: Path | None, session: Session) -> None:
+    """Write the run's folder, then the answer. What cannot be written fails the run, saying if anything was."""
+    written = False
+    try:
+        if folder is not None:
+            from omn_core.resolve.plain import make_plain_resolved
+            from omn_core.session.shape import make_plain_session
+            from omn_core.store import write_run
+
+            text = io.BytesIO()
+            yaml = application.registry.load(application.registry.formats["yaml"].reference)
+            yaml.write_plain(make_plain_session(session), text, application.style)
+            versions = application.registry.versions()
+            plain = make_plain_resolved(document.session, versions)
+            write_run(folder, document, text.getvalue().decode(), plain)
+            written = True
+        application.registry.load(encoder).write(document, sys.stdout.buffer, application.style)
+        sys.stdout.buffer.flush()
+    except OmnError:
+        raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise RunFailed(f"the answer could not be written: {error}", written) from error

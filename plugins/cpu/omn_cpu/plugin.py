@@ -1,0 +1,53 @@
+"""What the cpu family hands over. Nothing of its collectors is imported here."""
+
+from __future__ import annotations
+
+from omn_core.api import CollectorRow, RequirementRow, hookimpl
+
+OMN_CONTRACT = "1.0"
+
+
+@hookimpl
+def omn_catalog() -> str:
+    """Return this package: `catalog.yaml` lies beside this module."""
+    return "omn_cpu"
+
+
+@hookimpl
+def omn_collectors() -> list[CollectorRow]:
+    """Return what this family collects."""
+    return [
+        CollectorRow(
+            "cpu.util", "clock:process", "omn_cpu.process_time:ProcessClock", several_processes=True, needs_process=True
+        ),
+        CollectorRow(
+            "cpu.util",
+            "fs:proc:pid_stat",
+            "omn_cpu.process_time:ProcessTicks",
+            several_processes=True,
+            needs_process=True,
+        ),
+        CollectorRow("cpu.util", "fs:proc:schedstat", "omn_cpu.process_time:ThreadSchedstat", needs_process=True),
+        CollectorRow("cpu.util", "fs:proc:stat", "omn_cpu.machine_time:MachineUtil"),
+        CollectorRow("cpu.util", "fs:cgroup2:cpu.stat", "omn_cpu.cgroup_time:Cgroup2Util"),
+        CollectorRow("cpu.util", "fs:cgroup1:cpuacct", "omn_cpu.cgroup_time:Cgroup1Util"),
+        CollectorRow("cpu.load", "fs:proc:loadavg", "omn_cpu.load:Load"),
+        CollectorRow("cpu.pressure", "fs:proc:pressure", "omn_cpu.pressure:MachinePressure"),
+        CollectorRow("cpu.pressure", "fs:cgroup2:pressure", "omn_cpu.pressure:CgroupPressure"),
+        CollectorRow("cpu.throttled", "fs:cgroup2:cpu.stat", "omn_cpu.throttled:Cgroup2Throttled"),
+        CollectorRow("cpu.throttled", "fs:cgroup1:cpu.stat", "omn_cpu.throttled:Cgroup1Throttled"),
+        CollectorRow("cpu.steal", "fs:proc:stat", "omn_cpu.machine_time:MachineSteal"),
+        CollectorRow(
+            "cpu.oncpu_time",
+            "fs:proc:schedstat",
+            "omn_cpu.thread_time:ThreadTime",
+            several_processes=True,
+            needs_process=True,
+        ),
+    ]
+
+
+@hookimpl
+def omn_requirements() -> list[RequirementRow]:
+    """Return the requirement class that this family answers itself."""
+    return [RequirementRow("cpu_clock", "omn_cpu.probes:probe_cpu_clock")]

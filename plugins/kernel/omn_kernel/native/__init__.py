@@ -1,0 +1,1 @@
+"""The calls that Python has no spelling for, compiled against the kernel's headers."""

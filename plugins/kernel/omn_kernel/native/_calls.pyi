@@ -1,0 +1,33 @@
+from typing import Any
+
+class _Functions:
+    def omn_perf_open(
+        self, kind: int, config: int, config1: int, config2: int, exclude_kernel: int, pid: int, cpu: int, /
+    ) -> int: ...
+    def omn_bpf_map_create(
+        self,
+        kind: int,
+        key_size: int,
+        value_size: int,
+        entries: int,
+        flags: int,
+        btf: int,
+        key_id: int,
+        value_id: int,
+        inner: int,
+        /,
+    ) -> int: ...
+    def omn_bpf_btf_load(self, data: bytes, size: int, /) -> int: ...
+    def omn_bpf_program_load(self, kind: int, attach_type: int, attach_id: int, /) -> int: ...
+    def omn_bpf_raw_tracepoint_open(self, name: Any, program: int, /) -> int: ...
+    def omn_bpf_uprobe_multi_link(self, path: bytes, program: int, /) -> int: ...
+    def omn_bpf_iter_link(self, program: int, /) -> int: ...
+    def __getattr__(self, constant: str) -> int: ...
+
+class _Foreign:
+    NULL: Any
+    def new(self, declaration: str, value: Any = ...) -> Any: ...
+    def cast(self, declaration: str, value: Any) -> Any: ...
+
+lib: _Functions
+ffi: _Foreign

@@ -1,0 +1,57 @@
+"""The kernel's release, capabilities, the loader, and the requirement that asks nothing."""
+
+from __future__ import annotations
+
+import re
+
+from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
+from omn_kernel.polled import read_file
+from omn_kernel.probes.privileges import CAPABILITIES, explain, read_privileges
+
+
+def probe_kernel(need: Need, context: ProbeContext) -> Probe:
+    """Answer `kernel>=5.8` from /proc/sys/kernel/osrelease: for what can be asked no other way."""
+    try:
+        release = read_file(context.sysroot, "/proc/sys/kernel/osrelease").decode().strip()
+    except OSError as error:
+        return Probe(State.UNKNOWN, f"the kernel's release cannot be read: {error.strerror}")
+    found = re.match(r"\d+(\.\d+)*", release)
+    if found is None:
+        return Probe(State.UNKNOWN, f"the kernel calls itself {release!r}, which names no release")
+    if _numbers(found[0]) >= _numbers(need.argument):
+        return AVAILABLE
+    return Probe(State.MISSING, f"this is Linux {found[0]}, and it takes {need.argument} or later")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return three numbers, so that 6.1 and 6.1.0 compare equal."""
+    numbers = [*map(int, version.split(".")), 0, 0]
+    return tuple(numbers[:3])
+
+
+def probe_capability(need: Need, context: ProbeContext) -> Probe:
+    """Answer `cap:perfmon` from the effective set of this process."""
+    if need.argument not in CAPABILITIES:
+        return Probe(State.MISSING, f"Linux has no capability CAP_{need.argument.upper()}")
+    try:
+        if read_privileges(context.sysroot).has(need.argument):
+            return AVAILABLE
+        return Probe(State.RESTRICTED, *explain(need.argument, context.sysroot))
+    except OSError as error:
+        return Probe(State.UNKNOWN, f"this process's capabilities cannot be read: {error.strerror}")
+
+
+def probe_preload(_need: Need, context: ProbeContext) -> Probe:
+    """Answer whether programs here are started by a dynamic loader, which is what honours LD_PRELOAD."""
+    try:
+        maps = read_file(context.sysroot, "/proc/self/maps")
+    except OSError as error:
+        return Probe(State.UNKNOWN, f"this process's mappings cannot be read: {error.strerror}")
+    if b"/ld-" in maps or b"/ld.so" in maps:
+        return AVAILABLE
+    return Probe(State.MISSING, "no dynamic loader started this process, so that none here honours a preload")
+
+
+def probe_nothing(_need: Need, _context: ProbeContext) -> Probe:
+    """Answer available: the backend needs nothing of the machine."""
+    return AVAILABLE

@@ -1,0 +1,1 @@
+"""Files of /proc: what they hold, read and parsed apart."""

@@ -1,0 +1,60 @@
+"""mem.meminfo: the machine's memory by what holds it, from /proc/meminfo."""
+
+from __future__ import annotations
+
+from omn_kernel.polled import PolledFile, place
+from omn_kernel.procfs.machine import parse_meminfo
+
+from omn_core.api import Batch, BoundTarget, CollectorBase
+
+FIELDS = {
+    "total_bytes": b"MemTotal",
+    "free_bytes": b"MemFree",
+    "available_bytes": b"MemAvailable",
+    "buffers_bytes": b"Buffers",
+    "cached_bytes": b"Cached",
+    "swap_cached_bytes": b"SwapCached",
+    "swap_total_bytes": b"SwapTotal",
+    "swap_free_bytes": b"SwapFree",
+    "active_bytes": b"Active",
+    "inactive_bytes": b"Inactive",
+    "dirty_bytes": b"Dirty",
+    "writeback_bytes": b"Writeback",
+    "anon_bytes": b"AnonPages",
+    "mapped_bytes": b"Mapped",
+    "shmem_bytes": b"Shmem",
+    "slab_bytes": b"Slab",
+    "slab_reclaimable_bytes": b"SReclaimable",
+    "slab_unreclaimable_bytes": b"SUnreclaim",
+    "kernel_stack_bytes": b"KernelStack",
+    "page_tables_bytes": b"PageTables",
+    "commit_limit_bytes": b"CommitLimit",
+    "committed_bytes": b"Committed_AS",
+    "hugetlb_bytes": b"Hugetlb",
+    "anon_huge_bytes": b"AnonHugePages",
+}
+"""Each attribute, and the kernel's name for it. Hugetlb is written since Linux 4.15; what is not written is absent."""
+
+
+class MeminfoCollector(CollectorBase):
+    """Every field a tick; used is the total less what the kernel estimates to be available without swapping."""
+
+    def attach(self, target: BoundTarget) -> None:
+        """Open the file."""
+        self._file = PolledFile(place(self.context.sysroot, "/proc/meminfo"))
+
+    def sample(self, now_ns: int) -> Batch:
+        """Read the file once."""
+        before = self.context.clock()
+        content = self._file.read()
+        span = (before, self.context.clock())
+        amounts = parse_meminfo(content)
+        attributes = {name: [amounts[field]] for name, field in FIELDS.items() if field in amounts}
+        if b"MemAvailable" in amounts:
+            attributes["used_bytes"] = [amounts[b"MemTotal"] - amounts[b"MemAvailable"]]
+        return Batch.of_reading(span, self.context.names, {}, attributes)
+
+    def stop(self) -> Batch:
+        """Close the file."""
+        self._file.close()
+        return Batch.empty()
