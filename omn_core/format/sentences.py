@@ -24,15 +24,18 @@ _PASSED_OVER = {
 
 
 def render_asked(result: Result) -> str:
-    """Return what was asked in one sentence: the source, its emits and mode, the target, keys and filter."""
+    """Return what was asked in a sentence: source, emits, mode, target, a value other than the usual, keys, filter."""
     resolved = result.resolved
     every = "" if resolved.interval_ns is None else f" every {render_duration(resolved.interval_ns)}"
     parts = [f"{resolved.mode}{every}", f"of {_render_target(resolved.target)}"]
+    if resolved.value != resolved.entry.value:
+        parts.append(f"measuring {_name(resolved.value)} in {resolved.unit}")
     if resolved.keys:
         parts.append(f"by {' and '.join(resolved.keys)}")
     if resolved.request.filter is not None:
         parts.append(f"where {_name(resolved.request.filter)}")
-    return f"{_name(resolved.entry.id)}: {' and '.join(map(str, resolved.emits))}; {', '.join(parts)}"
+    name = resolved.entry.id if resolved.request.id is None else f"{resolved.request.id} = {resolved.entry.id}"
+    return f"{_name(name)}: {', '.join(map(str, resolved.emits))}; {', '.join(parts)}"
 
 
 def render_chosen(resolved: ResolvedRequest) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from typing import Any
 
@@ -322,6 +324,18 @@ def test_text_fits_its_width_and_is_harmless(width: int) -> None:
 
 
 @pytest.mark.spec("FMT-3")
+@pytest.mark.parametrize("emit", ["summary", "hist", "topk:9@comm", "timeline", "hist@comm", "summary@comm", "raw"])
+def test_text_fits_however_many_keys_divide_it(emit: str) -> None:
+    """Three keys of long names and eight figures share eighty columns."""
+    names = [name for name in NASTY if name]
+    keys = {"cgroup": names, "file": names[::-1], "object": names}
+    batch = make_batch([10**9 + place for place in range(len(names))], keys=keys, comm=names)
+    result = make_result(batch, [emit], keys=tuple(keys), mode="trace", losses=LOSSES)
+    text = render(TEXT, make_document(result))
+    assert all(compute_width(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.spec("FMT-3")
 def test_text_says_things_in_their_order() -> None:
     """Asked, chosen, defaulted, numbers, lost, degraded, cost."""
     result = make_result(
@@ -405,3 +419,24 @@ def test_text_colours_only_where_it_may() -> None:
     document = make_document(make_result(make_batch([1]), losses=LOSSES))
     assert "\x1b" not in render(TEXT, document, TextStyle(80, colour=False))
     assert "\x1b[33m" in render(TEXT, document, TextStyle(80, colour=True))
+
+
+@pytest.mark.spec("EVT-3", "FMT-3")
+def test_text_says_which_value_was_asked_for() -> None:
+    """A value that is not the source's own is named with its unit, and so is a request by its id."""
+    result = make_result(make_batch([1], pages=[7]), value="pages", unit="pages")
+    named = attrs.evolve(result.resolved, request=attrs.evolve(result.resolved.request, id="mine"))
+    text = render(TEXT, make_document(attrs.evolve(result, resolved=named)))
+    assert text.startswith("mine = mem.test: summary; poll every 1 s, of pid 7, measuring pages in pages\n")
+    assert "7 pages" in text
+
+
+@pytest.mark.parametrize("name", ["as_text:TEXT", "as_json:JSON", "as_yaml:YAML", "as_toml:TOML"])
+def test_writing_plain_values_does_not_load_numpy(name: str) -> None:
+    """A listing is printed by a program that has just started: what a run needs is not loaded for it."""
+    module, _, encoder = name.partition(":")
+    program = (
+        f"import io, sys; from omn_core.format.{module} import {encoder}; from omn_core.model.style import TextStyle; "
+        f"{encoder}.write_plain({{'sources': [1]}}, io.BytesIO(), TextStyle()); sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
