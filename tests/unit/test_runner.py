@@ -661,6 +661,29 @@ def test_a_run_outside_the_main_thread_watches_no_signals() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+@pytest.mark.spec("REQ-9")
+def test_an_exit_that_nobody_can_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that ignores SIGCHLD lets the kernel reap by itself; outside the main thread omn cannot help it."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    documents: list[Document] = []
+    try:
+        session = make_session(resolve("Threads", _launch("sh", "-c", "exit 5"), mode="count"))
+        thread = threading.Thread(target=lambda: documents.append(run(session, make_registry())))
+        thread.start()
+        thread.join()
+        (document,) = documents
+        assert document.program is not None
+        assert document.program.exit is None
+        assert document.program.cpu_ns is None
+        documents.clear()
+        document = run(session, make_registry())
+        assert document.program is not None
+        assert document.program.exit == {"code": 5}
+        assert signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_nothing_is_left_open_after_a_run() -> None:
     """Descriptors, children, handlers and the wakeup descriptor are as they were."""
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
