@@ -31,6 +31,8 @@ class TomlEncoder:
         results = plain.pop("results")
         stream.write(tomli_w.dumps(plain).encode())
         for result, shown in zip(document.results, results, strict=True):
+            if result.raw is not None and not len(result.raw.batch):
+                shown["raw"] = []
             # One result's table at a time: its raw events must follow it, before the next one opens.
             stream.write(b"\n[[results]]\n" + _nest(tomli_w.dumps({"results": shown})).encode())
             _write_rows(result, stream)
@@ -49,8 +51,6 @@ def _nest(text: str) -> str:
 
 
 def _write_rows(result: Result, stream: BinaryIO) -> None:
-    if result.raw is not None and not len(result.raw.batch):
-        return
     for rows in iter_rows(result):
         stream.write("".join(f"\n[[results.raw]]\n{_table(row)}" for row in rows).encode())
 

@@ -14,7 +14,7 @@ Row = tuple[Mapping[str, Any], Mapping[str, Any]]
 MARK = ">="
 """Stands before a figure that a loss made a lower bound."""
 
-_ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "total", "per_second")
+_ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "per_second", "total")
 _DROPPED_FIRST = ("p90", "last", "min", "p99", "p50", "mean", "events")
 _COUNTS = frozenset({"count", "events"})
 _BOUNDED = frozenset({"count", "events", "value", "max", "total", "sum", "per_second"})
