@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import attrs
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError, IterableValidationNote
+from cattrs.gen import make_dict_structure_fn
 
 from omn_core.located import Located, LocatedError, Path
 
@@ -25,8 +26,20 @@ def make_converter() -> cattrs.Converter:
         converter.register_structure_hook(kind, _make_strict(kind))
     converter.register_structure_hook(float, _structure_float)
     converter.register_structure_hook_func(_is_sequence, lambda value, kind: _structure_list(converter, value, kind))
+    converter.register_structure_hook_factory(attrs.has, lambda kind: _make_class_hook(converter, kind))
     converter.register_structure_hook_func(_is_mapping, lambda value, kind: _structure_mapping(converter, value, kind))
     return converter
+
+
+def _make_class_hook(converter: cattrs.Converter, kind: type[Any]) -> Any:
+    fill = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
+
+    def structure(value: Any, _: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise TypeError(f"a mapping belongs here, not {_show(value)}")
+        return fill(value, kind)
+
+    return structure
 
 
 def _make_strict(kind: type[Any]) -> Any:

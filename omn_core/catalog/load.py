@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 import cattrs
+from cattrs.errors import BaseValidationError
 
 from omn_core import __version__
 from omn_core.cache import read_cached, write_cached
@@ -115,8 +116,8 @@ def _from_cache(name: str, converter: cattrs.Converter) -> tuple[Vocabulary, tup
             converter.structure(plain["words"], Vocabulary),
             converter.structure(plain["files"], tuple[ReadFile, ...]),
         )
-    except Exception:  # a cache that does not read back whole is one nobody wrote
-        return None
+    except (ValueError, TypeError, LookupError, AttributeError, BaseValidationError):
+        return None  # a cache that does not read back whole is one nobody wrote
 
 
 def _read_all(

@@ -86,6 +86,9 @@ def make_catalog_converter(classes: Mapping[str, RequirementRow]) -> cattrs.Conv
     converter.register_structure_hook(Need, lambda text, _: parse_need(_text(text), classes))
     converter.register_unstructure_hook(Need, lambda need: need.text)
     converter.register_structure_hook_func(lambda kind: kind is Served, lambda value, _: _served(value))
+    converter.register_unstructure_hook_func(
+        lambda kind: kind is Served, lambda reason: "yes" if reason is None else f"no: {reason}"
+    )
     return converter
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from omn_core.cli.app import Application, get_application
+from omn_core.cli.app import Application, drop_stdout, get_application
 from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.options import build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
-from omn_core.errors import OmnError, RequestError, RunFailed
+from omn_core.errors import RequestError, RunFailed
 from omn_core.model.request import Request, Session
 from omn_core.resolve.complete import Completed
 
@@ -130,7 +130,7 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     resolved = _resolve(application, session)
     from omn_core.run.runner import RunOptions, run
 
-    options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True)
+    options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True, started_cpu_ns=0)
     document = run(resolved, application.registry, options)
     _write(application, document, row.reference, given["output"], write_out(session, completed))
     failures = [result for result in document.results if result.failure is not None]
@@ -159,9 +159,6 @@ def _write(application: Application, document: Document, encoder: str, folder: P
             written = True
         application.registry.load(encoder).write(document, sys.stdout.buffer, application.style)
         sys.stdout.buffer.flush()
-    except OmnError:
-        raise
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        drop_stdout()
         raise RunFailed(f"the answer could not be written: {error}", written) from error

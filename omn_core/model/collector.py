@@ -82,8 +82,11 @@ class Collector(Protocol):
     `reads_at_open` says that a reading describes the moment it is made (a gauge), so that a polled request is read at
     the opening of its window too, or at once after a launched program's exec. Where it is false, or not there at all,
     a reading describes the interval before it: `attach` reads the baseline, and the first `sample` comes one interval
-    after the opening. A process that `prepare` or `attach` starts must be waited for by the end of `stop`: the run
-    ends what is left as the program's.
+    after the opening.
+
+    `stop` also comes, alone, to a collector that was prepared and never attached because the run was given up or ended
+    before: it lets go, and what it raises then is passed over. A process that `prepare` or `attach` starts must be
+    waited for by the end of `stop`: the run ends what is left as the program's.
     """
 
     reads_at_open: bool

@@ -42,6 +42,9 @@ def find_entry(source: str, catalog: Catalog) -> Entry:
     entry = catalog.entries.get(source)
     if entry is not None:
         return entry
+    if source in catalog.families():
+        offered = ", ".join(entry.id for entry in catalog.entries.values() if entry.family == source)
+        raise RequestError(f"{source!r} is a family", f"its sources are {offered}")
     known = read_known()
     family = source.partition(".")[0]
     distributions = known.find("sources", source)

@@ -6,7 +6,6 @@ from typing import Any, NewType
 
 import attrs
 import cattrs
-from cattrs.gen import make_dict_structure_fn
 
 from omn_core.located import Located, LocatedError
 from omn_core.model.request import EmitSpec, Request, RequestWindow, Session, parse_emit
@@ -84,8 +83,6 @@ def _make_session_converter() -> cattrs.Converter:
         lambda kind: getattr(kind, "__args__", None) == (Arguments, type(None)),
         lambda value, _: None if value is None else parse_arguments(value),
     )
-    for kind in (WrittenWindow, WrittenRequest, WrittenSession):
-        converter.register_structure_hook(kind, make_dict_structure_fn(kind, converter, _cattrs_use_alias=False))
     return converter
 
 

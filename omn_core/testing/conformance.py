@@ -1,6 +1,6 @@
 """The conformance kit: does an installed plugin keep the contracts? Each line it breaks is named.
 
-`omn plugins check DIST` prints what `check_distribution` returns; a plugin's own tests assert `report.is_conforming`.
+`omn plugins check DIST` prints what `check_distribution` returns; a plugin's own tests assert `report.passed`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Report:
     checks: tuple[Check, ...]
 
     @property
-    def is_conforming(self) -> bool:
+    def passed(self) -> bool:
         """Whether nothing is broken."""
         return not any(check.broken for check in self.checks)
 
@@ -65,13 +65,21 @@ class Report:
         """Every broken line, its check's name first."""
         return tuple(f"{check.name}: {line}" for check in self.checks for line in check.broken)
 
+    def render(self) -> list[str]:
+        """Return the lines for a person: what was checked, a line for each check, one below for each broken line."""
+        lines = [f"{self.distribution} {self.version or 'of unknown version'}: {', '.join(self.plugins)}"]
+        for check in self.checks:
+            lines.append(f"{'BROKEN' if check.broken else 'ok    '}  {check.name}: {check.meaning}")
+            lines += [f"        {line}" for line in check.broken]
+        return lines
+
     def to_plain(self) -> dict[str, Any]:
         """Return plain values that any format that carries documents can write."""
         return {
             "distribution": self.distribution,
             "version": self.version,
             "plugins": list(self.plugins),
-            "conforming": self.is_conforming,
+            "passed": self.passed,
             "checks": [
                 {"name": check.name, "meaning": check.meaning, "broken": list(check.broken)} for check in self.checks
             ],

@@ -20,6 +20,7 @@ class Commands(ServerReading):
     """
 
     section = "commandstats"
+    _last: Mapping[str, CommandCount] = {}
 
     def take_baseline(self, info: Mapping[str, str]) -> None:
         """Keep the counts at the opening of the window."""
@@ -28,8 +29,7 @@ class Commands(ServerReading):
     def make_batch(self, span: Span, info: Mapping[str, str]) -> Batch:
         """Return a row for each command that was called, failed or was rejected in the interval."""
         now = parse_commands(info)
-        last: Mapping[str, CommandCount] = getattr(self, "_last", {})
-        self._last = now
+        last, self._last = self._last, now
         if any(name not in now or now[name].calls < count.calls for name, count in last.items()):
             self.note_reset("the counts of its commands")
             return Batch.empty()
@@ -56,9 +56,8 @@ class Commands(ServerReading):
         own = grown.get(_INFO)
         if own is None:
             return
-        calls = own.calls - 1
-        exec_ns = 0 if calls == 0 else own.exec_ns
-        grown[_INFO] = CommandCount(calls, exec_ns, own.failed, own.rejected)
+        calls = max(own.calls - 1, 0)
+        grown[_INFO] = CommandCount(calls, own.exec_ns if calls else 0, own.failed, own.rejected)
 
 
 def _subtract(now: CommandCount, then: CommandCount) -> CommandCount:

@@ -20,6 +20,7 @@ class Lookups(ServerReading):
     """One row a reading: what was counted since the last, zero included, for a zero is a measurement."""
 
     section = "stats"
+    _last: Mapping[str, int] = dict.fromkeys(_FIELDS, 0)
 
     def take_baseline(self, info: Mapping[str, str]) -> None:
         """Keep the counters at the opening of the window."""
@@ -28,8 +29,7 @@ class Lookups(ServerReading):
     def make_batch(self, span: Span, info: Mapping[str, str]) -> Batch:
         """Return the reading's one row."""
         now = _read_counters(info)
-        last: Mapping[str, int] = getattr(self, "_last", dict.fromkeys(_FIELDS, 0))
-        self._last = now
+        last, self._last = self._last, now
         grown = {name: now[name] - last[name] for name in _FIELDS}
         if min(grown.values()) < 0:
             self.note_reset("the server's counters")

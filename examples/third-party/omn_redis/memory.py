@@ -18,9 +18,14 @@ _FIELDS = {
 
 
 class Memory(ServerReading):
-    """One row a reading: a level, so the opening of the window is no baseline of it."""
+    """One row a reading, the window's opening included: a level stands for itself."""
 
     section = "memory"
+    reads_at_open = True
+
+    def take_baseline(self, info: Mapping[str, str]) -> None:
+        """Refuse a server that does not state its memory, before anything runs."""
+        get_number(info, _FIELDS["used_bytes"])
 
     def make_batch(self, span: Span, info: Mapping[str, str]) -> Batch:
         """Return the reading's one row. A figure that an old server does not state is absent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from omn_core.api import (
@@ -13,6 +14,8 @@ from omn_core.api import (
     Losses,
     MachineRefused,
     ProcessHandle,
+    ResolvedRequest,
+    RunContext,
     TargetGone,
 )
 from omn_redis.info import parse_info
@@ -22,7 +25,7 @@ from omn_redis.server import connect
 Span = tuple[int, int]
 
 
-class ServerReading(CollectorBase):
+class ServerReading(CollectorBase, ABC):
     """One section of INFO at each reading.
 
     A launched server is not there when the others attach: until it answers, nothing is read and nothing is missed,
@@ -31,14 +34,18 @@ class ServerReading(CollectorBase):
 
     section: str
 
-    def attach(self, target: BoundTarget) -> None:
-        """Find the server and read the baseline. Raises MachineRefused where the process is no Redis server."""
-        self._process: ProcessHandle = target.processes[0]
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Begin with nothing found and nothing missed."""
+        super().prepare(resolved, context)
         self._connection: Connection | None = None
         self._unanswered = 0
         self._failed = 0
         self._reasons: list[str] = []
         self._silence: str | None = None
+
+    def attach(self, target: BoundTarget) -> None:
+        """Find the server and read the baseline. Raises MachineRefused where the process is no Redis server."""
+        self._process: ProcessHandle = target.processes[0]
         if not target.launched:
             self._connection = connect(self._process.pid, self.context.sysroot)
             try:
@@ -72,12 +79,13 @@ class ServerReading(CollectorBase):
         reasons = [*self._reasons, *([self._silence] if never and self._silence else [])]
         return Losses(failed_reads=self._failed + never, reasons=tuple(dict.fromkeys(reasons)))
 
+    @abstractmethod
     def take_baseline(self, info: Mapping[str, str]) -> None:
-        """Keep what the counters stood at. A level has no baseline."""
+        """Keep what the server stood at when the window opened."""
 
+    @abstractmethod
     def make_batch(self, span: Span, info: Mapping[str, str]) -> Batch:
         """Make the batch of one reading. Raises ValueError where the server states it in no known form."""
-        raise NotImplementedError
 
     def note_reset(self, what: str) -> None:
         """Count a reading whose interval is lost: the server's counters were set back in it."""

@@ -38,7 +38,7 @@ class Connection:
         kind, rest = line[:1], line[1:]
         if kind == b"-":
             raise ReplyError(rest.decode("utf-8", "replace"))
-        if kind == b"+":
+        if kind in (b"+", b":"):
             return bytes(rest)
         if kind != b"$":
             raise ProtocolError(f"a reply begins with {bytes(line[:16])!r}")

@@ -1,7 +1,7 @@
 """From a process to a connection with the Redis server that it is.
 
-A process's listening sockets are those of its descriptors (`/proc/<pid>/fd`) whose inodes stand in `/proc/<pid>/net/tcp`
-and `tcp6` in the state LISTEN (proc(5)). Whatever answers there must state the process's own number in `INFO server`:
+A process's listening sockets are those of its descriptors (`/proc/<pid>/fd`) whose inodes stand in the state LISTEN in
+`/proc/<pid>/net/tcp` and `tcp6` (proc(5)). Whatever answers there must state the process's own number in `INFO server`:
 a port can lie in another network namespace, where the same address reaches somebody else.
 """
 
@@ -33,7 +33,7 @@ def connect(pid: int, sysroot: str) -> Connection:
             f"process {pid} listens on no TCP port", "name the server's own process, and let it listen on one"
         )
     expected = read_namespace_pid(pid, sysroot)
-    refusals = []
+    refusals: list[str] = []
     for address in addresses:
         connection = _try_address(address, expected, refusals)
         if connection is not None:

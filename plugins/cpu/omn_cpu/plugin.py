@@ -27,6 +27,7 @@ def omn_collectors() -> list[CollectorRow]:
             several_processes=True,
             needs_process=True,
         ),
+        CollectorRow("cpu.util", "fs:proc:schedstat", "omn_cpu.process_time:ThreadSchedstat", needs_process=True),
         CollectorRow("cpu.util", "fs:proc:stat", "omn_cpu.machine_time:MachineUtil"),
         CollectorRow("cpu.util", "fs:cgroup2:cpu.stat", "omn_cpu.cgroup_time:Cgroup2Util"),
         CollectorRow("cpu.util", "fs:cgroup1:cpuacct", "omn_cpu.cgroup_time:Cgroup1Util"),

@@ -1,0 +1,100 @@
+"""From what was read to what is said: the window's events, filtered and answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from omn_core.filter import compile_filter
+from omn_core.filter.evaluate import apply_filter
+from omn_core.model.batch import Batch
+from omn_core.model.collector import InTargetCost
+from omn_core.model.losses import Losses, compute_total_losses
+from omn_core.model.result import FilterAccount, Result, Window
+from omn_core.plugins import Registry
+from omn_core.run.measurement import Measurement
+
+_NEVER_OPENED = "the run ended before its window opened"
+_PROGRAM_IS_WINDOW = "the launched program set the window of this figure, not its scope: {scope} is what it is about"
+_OF_PROCESSES = ("process", "thread")
+
+
+def compute_result(measurement: Measurement, registry: Registry, run: Window, *, has_program: bool) -> Result:
+    """Return one request's result. Called after every collector was stopped."""
+    resolved, window = measurement.resolved, measurement.window(run)
+    row_stamp = measurement.ask("row_stamp", None)
+    losses = compute_total_losses([measurement.ask("losses", Losses()), measurement.own_losses()])
+    batch = gather(measurement, window, is_stamped_apart=row_stamp is not None)
+    kept, account = _apply_filter(measurement, batch)
+    series, raw = _answer(measurement, registry, kept, window, losses)
+    scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
+    caveats = list(resolved.entry.caveats)
+    if has_program and scope not in _OF_PROCESSES:
+        caveats.append(_PROGRAM_IS_WINDOW.format(scope=scope))
+    never_opened = measurement.opened_ns is None
+    return Result(
+        resolved=resolved,
+        scope=scope,
+        window=window,
+        events_seen=len(batch),
+        series=series,
+        losses=losses,
+        ts_err_ns=None if batch.ts_err is None or not len(batch) else int(batch.ts_err.max()),
+        filter=account,
+        degraded=(*resolved.degraded, *measurement.ask("degradations", ())),
+        unverified=resolved.unverified,
+        facts=measurement.ask("facts", ()),
+        caveats=tuple(caveats),
+        fields=measurement.ask("fields", {}),
+        stopped_because=_NEVER_OPENED if never_opened else measurement.stopped_because,
+        row_stamp=row_stamp,
+        attached_ns=measurement.attached_ns,
+        detached_ns=measurement.detached_ns,
+        failure=measurement.failure or measurement.ask("failure", None),
+        target=_describe_target(measurement),
+        raw=raw,
+    )
+
+
+def get_in_target_cost(measurement: Measurement) -> tuple[str, InTargetCost]:
+    """Return what a request's mechanism spent inside the target, with its source; unknown where it cannot say."""
+    return measurement.resolved.request.source, measurement.ask("in_target_cost", InTargetCost(None))
+
+
+def gather(measurement: Measurement, window: Window, *, is_stamped_apart: bool) -> Batch:
+    """Return the events of a request's window, in one batch.
+
+    Events stamped outside it, by more than their own uncertainty, are none of it: a stream runs from its attach until
+    its stop. Rows that are not stamped at their own event (drained ones) are all kept.
+    """
+    batch = Batch.concatenate([*measurement.batches, measurement.leftover])
+    if is_stamped_apart or not len(batch):
+        return batch
+    error = 0 if batch.ts_err is None else batch.ts_err
+    inside = (batch.ts + error >= window.opened_ns) & (batch.ts - error <= window.closed_ns)
+    return batch if inside.all() else batch.select(np.asarray(inside))
+
+
+def _apply_filter(measurement: Measurement, batch: Batch) -> tuple[Batch, FilterAccount | None]:
+    expression = measurement.resolved.request.filter
+    if expression is None:
+        return batch, None
+    mask, absent = apply_filter(compile_filter(expression), batch, measurement.resolved.value)
+    kept = int(mask.sum())
+    applied_by = measurement.resolved.filter_applied_by or "userspace"
+    return batch.select(mask), FilterAccount(expression, applied_by, kept, len(batch) - kept, absent)
+
+
+def _answer(
+    measurement: Measurement, registry: Registry, batch: Batch, window: Window, losses: Losses
+) -> tuple[Any, Any]:
+    from omn_core.emit.answer import answer
+
+    return answer(measurement.resolved, registry, batch, window, losses, str(measurement.resolved.target))
+
+
+def _describe_target(measurement: Measurement) -> Mapping[str, Any]:
+    described = {} if measurement.bound is None else measurement.bound.described
+    return {**measurement.resolved.target.to_plain(), **described}

@@ -1,0 +1,234 @@
+"""One request through its collector's life, every call into the plugin guarded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from omn_core.errors import NotCollected, Refused, RunFailed
+from omn_core.model.batch import Batch
+from omn_core.model.collector import BoundTarget, Collector, RunContext, TargetGone
+from omn_core.model.losses import Losses
+from omn_core.model.request import RequestWindow
+from omn_core.model.resolved import ResolvedRequest
+from omn_core.model.result import Window
+from omn_core.plugins import Registry
+from omn_core.run.rounds import Grid
+
+POLL_INTERVAL_NS = 1_000_000_000
+"""How often a polled request is read when nothing says."""
+
+DRAIN_INTERVAL_NS = 100_000_000
+"""How often a stream's buffers are emptied."""
+
+_STREAMS = ("sample", "trace")
+Told = TypeVar("Told")
+
+
+@attrs.define(eq=False)
+class Measurement:
+    """A resolved request, its collector, and what they have read.
+
+    `gone_ns` is when the collector said that its target had ended, or failed; it is read no more from there.
+    `closed_ns` ends its window. `failure` makes the run fail after its results are written.
+    """
+
+    index: int
+    resolved: ResolvedRequest
+    collector: Collector
+    context: RunContext
+    bound: BoundTarget | None = None
+    opened_ns: int | None = None
+    gone_ns: int | None = None
+    closed_ns: int | None = None
+    attached_ns: int | None = None
+    detached_ns: int | None = None
+    stopped_because: str | None = None
+    failure: str | None = None
+    grid: Grid | None = None
+    batches: list[Batch] = attrs.field(factory=list)
+    leftover: Batch = attrs.field(factory=Batch.empty)
+    is_read: bool = False
+    held_bytes: int = 0
+    dropped: int = 0
+    _is_prepared: bool = False
+    _is_stopped: bool = False
+
+    @property
+    def name(self) -> str:
+        """The source and the backend, for sentences."""
+        return f"{self.resolved.request.source} on {self.resolved.backend.id}"
+
+    @property
+    def asked_window(self) -> RequestWindow:
+        """The request's own window inside the run; no offsets where it has none."""
+        return self.resolved.request.window or RequestWindow()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its window has yet to open."""
+        return self.opened_ns is None and self.closed_ns is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its window is open."""
+        return self.opened_ns is not None and self.closed_ns is None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the run still has something to wait for on its behalf."""
+        return self.is_waiting or (self.is_open and not (self.resolved.mode == "snapshot" and self.is_read))
+
+    def prepare(self) -> None:
+        """Prepare the collector. Raises what it refuses with; RunFailed for anything else it raises."""
+        self._is_prepared = True
+        self._begin("prepare", lambda: self.collector.prepare(self.resolved, self.context))
+
+    def attach(self, bound: BoundTarget) -> None:
+        """Attach the collector. Raises what it refuses with; RunFailed for anything else it raises."""
+        self.bound = bound
+        self._begin("attach", lambda: self.collector.attach(bound))
+        if self.resolved.request.window is not None:
+            self.attached_ns = self.context.clock()
+
+    def attach_late(self, bound: BoundTarget) -> None:
+        """Attach inside the run, where a refusal can only fail this request."""
+        try:
+            self.attach(bound)
+        except (Refused, RunFailed) as error:
+            self._fail(f"{self.name} could not attach inside the run: {error}")
+            self.opened_ns = self.gone_ns
+
+    def open(self, now_ns: int) -> None:
+        """Open its window."""
+        self.opened_ns = now_ns
+        interval_ns = self._find_interval()
+        if interval_ns is not None:
+            self.grid = Grid(now_ns, interval_ns)
+
+    def read_at_open(self, *, is_snapshot_due: bool) -> Batch | None:
+        """Read a gauge, or a snapshot that is due, at the opening. None where nothing is read there."""
+        mode = self.resolved.mode
+        if mode == "poll" and getattr(self.collector, "reads_at_open", False):
+            return self.read()
+        return self.read() if mode == "snapshot" and is_snapshot_due else None
+
+    def read_at_close(self) -> Batch | None:
+        """Make the closing read. None for a snapshot that was taken and a target that has ended."""
+        if self.gone_ns is not None or (self.resolved.mode == "snapshot" and self.is_read):
+            return None
+        return self.read()
+
+    def read(self) -> Batch:
+        """Sample the collector once and keep what it returns, within the memory bound."""
+        self.is_read = True
+        try:
+            return self._keep(self.collector.sample(self.context.clock()))
+        except TargetGone:
+            self.gone_ns = self.context.clock()
+        except Exception as error:  # a guarded plugin call: the request ends, and fails the run when all is written
+            self._fail(self._describe("sample", error))
+        return Batch.empty()
+
+    def close(self, now_ns: int) -> None:
+        """Close its window: now, or when its collector failed."""
+        failed_ns = None if self.failure is None else self.gone_ns
+        self.closed_ns = now_ns if failed_ns is None else failed_ns
+
+    def stop(self) -> None:
+        """Stop the collector, once, and keep what it had buffered. One that was never attached only lets go."""
+        if self._is_stopped or not self._is_prepared:
+            return
+        self._is_stopped = True
+        if self.bound is None:
+            # Its answer is nobody's any more, and so is what it raises.
+            with contextlib.suppress(Exception):
+                self.collector.stop()
+            return
+        self.leftover = self._ask("stop", self.collector.stop, Batch.empty())
+        if self.resolved.request.window is not None:
+            self.detached_ns = self.context.clock()
+
+    def window(self, run: Window) -> Window:
+        """Return when it watched; nothing at the run's end where it never did."""
+        opened_ns = run.closed_ns if self.opened_ns is None else self.opened_ns
+        return Window(opened_ns, run.closed_ns if self.closed_ns is None else self.closed_ns)
+
+    def ask(self, name: str, default: Told) -> Told:
+        """Call one of the collector's accounts; one that raises fails the run and answers the default.
+
+        A collector that was never attached has nothing to say.
+        """
+        if self.bound is None:
+            return default
+        return self._ask(name, getattr(self.collector, name, None), default)
+
+    def own_losses(self) -> Losses:
+        """Return what the runner lost of this request: late rounds of a poll, and events past the memory bound."""
+        losses = Losses(dropped=self.dropped)
+        reasons = []
+        if self.dropped:
+            bound = self.context.memory_bytes
+            reasons.append(f"{self.dropped} events came when {bound} bytes, the bound of one request, were held")
+        if self.grid is not None and self.grid.late and self.resolved.mode == "poll":
+            losses = attrs.evolve(losses, late_ticks=self.grid.late, swallowed=self.grid.swallowed)
+            interval_ms = self.grid.interval_ns / 1e6
+            reasons.append(f"rounds overran the interval of {interval_ms:g} ms, and readings fell into them")
+        return attrs.evolve(losses, reasons=tuple(reasons))
+
+    def _find_interval(self) -> int | None:
+        if self.resolved.mode == "poll":
+            return self.resolved.interval_ns or POLL_INTERVAL_NS
+        return self.resolved.interval_ns or DRAIN_INTERVAL_NS if self.resolved.mode in _STREAMS else None
+
+    def _keep(self, batch: Batch) -> Batch:
+        if len(batch) == 0:
+            return batch
+        if self.held_bytes + batch.nbytes > self.context.memory_bytes:
+            self.dropped += len(batch)
+            return batch
+        self.held_bytes += batch.nbytes
+        self.batches.append(batch)
+        return batch
+
+    def _begin(self, call: str, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Refused:
+            raise
+        except Exception as error:  # a guarded plugin call: nothing has run yet, so the run fails before it began
+            raise RunFailed(self._describe(call, error)) from error
+
+    def _ask(self, call: str, function: Any, default: Told) -> Told:
+        try:
+            answer: Told = function()
+            return answer
+        except Exception as error:  # a guarded plugin call: what the others say is kept
+            self._fail(self._describe(call, error))
+            return default
+
+    def _fail(self, reason: str) -> None:
+        if self.failure is None:
+            self.failure = reason
+            self.stopped_because = "its collector failed" if self.closed_ns is None else self.stopped_because
+        if self.gone_ns is None:
+            self.gone_ns = self.context.clock()
+
+    def _describe(self, call: str, error: Exception) -> str:
+        return f"{self.name} failed: its {call} raised {type(error).__name__}: {error}"
+
+
+def make_measurement(index: int, resolved: ResolvedRequest, registry: Registry, context: RunContext) -> Measurement:
+    """Make a request's collector. Raises NotCollected where its code does not load."""
+    reference = resolved.collector.factory
+    try:
+        collector = registry.load(reference)()
+    except Exception as error:  # a guarded plugin call: a collector that cannot be made is the build's gap
+        raise NotCollected(
+            f"the collector of {resolved.request.source} on {resolved.backend.id} ({reference}) does not load: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return Measurement(index, resolved, collector, context)

@@ -1,0 +1,243 @@
+"""A run: everything prepared, the program held, everything attached, one window, and what it all came to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+import attrs
+
+from omn_core.errors import NotCollected, Refused, RequestError, RunFailed
+from omn_core.model.batch import Names
+from omn_core.model.collector import BoundTarget, RunContext
+from omn_core.model.probe import ProbeContext
+from omn_core.model.resolved import ResolvedRequest, ResolvedSession
+from omn_core.model.result import Document, Window
+from omn_core.model.target import Target
+from omn_core.plugins import Registry
+from omn_core.run import linux
+from omn_core.run.announce import Announcer
+from omn_core.run.answers import compute_result, get_in_target_cost
+from omn_core.run.binding import add_process, close_handles
+from omn_core.run.cost import CostAccount, ProgramCpu, make_accounts
+from omn_core.run.environment import read_environment
+from omn_core.run.events import Moment
+from omn_core.run.interrupts import Aborted, Interrupts
+from omn_core.run.launcher import LaunchPlan
+from omn_core.run.loop import Loop
+from omn_core.run.measurement import Measurement, make_measurement
+from omn_core.run.program import Program, start_program
+from omn_core.run.search import get_program
+from omn_core.run.watch import Watch
+
+MEMORY_BYTES = 256 << 20
+"""What one request may hold undecoded unless the run says otherwise."""
+
+
+@attrs.frozen
+class RunOptions:
+    """How a run is carried out; what it asks is the session's.
+
+    `sysroot` stands before /proc and /sys for binders and collectors. Events of one request past `memory_bytes` are
+    dropped and counted. `become_subreaper` takes over the orphans of the launched program, so that nothing it started
+    survives the run: the command line does, a library's caller is not made one unasked. `program_stdout` and
+    `program_stderr` are files for the program's own output (the session's, else OMN_PROGRAM_STDERR for stderr, where
+    None). `started_cpu_ns` is the reading of omn's process clock from which `before` is counted: 0 when the process
+    exists for this run alone, None for the reading at the call.
+    """
+
+    sysroot: str = "/"
+    memory_bytes: int = MEMORY_BYTES
+    become_subreaper: bool = False
+    program_stdout: str | None = None
+    program_stderr: str | None = None
+    started_cpu_ns: int | None = None
+
+
+def run(resolved: ResolvedSession, registry: Registry, options: RunOptions | None = None) -> Document:
+    """Carry out a resolved session and return its document.
+
+    SIGINT and SIGTERM are handled for the time of the call, in Python's main thread: the first ends the window in good
+    order, a second aborts. A request whose collector raised, or says so in `failure()`, has `Result.failure` set: the
+    caller writes everything, and fails then.
+
+    Raises Refused where the run could not begin, with nothing left running, and RunFailed where it began and could
+    not be finished.
+    """
+    options = options or RunOptions()
+    with contextlib.ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts())
+        if options.become_subreaper:
+            stack.enter_context(linux.subreaper())
+        this = _Run(resolved, registry, options, interrupts, Announcer(registry, resolved))
+        stack.callback(this.clean_up)
+        try:
+            return this.execute()
+        except Aborted as aborted:
+            when = "a second time" if interrupts.first is not None else "before the window opened"
+            raise RunFailed(f"{aborted.name} came {when} and aborted the run") from None
+
+
+@attrs.define(eq=False)
+class _Run:
+    """The state of one call of `run`."""
+
+    resolved: ResolvedSession
+    registry: Registry
+    options: RunOptions
+    interrupts: Interrupts
+    announcer: Announcer
+    measurements: list[Measurement] = attrs.field(factory=list)
+    bound: dict[Target, BoundTarget] = attrs.field(factory=dict)
+    program: Program | None = None
+    watch: Watch | None = None
+    notes: list[str] = attrs.field(factory=list)
+
+    def execute(self) -> Document:
+        """Go through the run in its order."""
+        started_ns = self.options.started_cpu_ns
+        cost = CostAccount(time.process_time_ns() if started_ns is None else started_ns)
+        plan = self._plan_launch()
+        for request in self.resolved.requests:
+            _refuse_unserved(request)
+        self._bind_targets()
+        self._prepare()
+        self.announcer.tell(Moment.RESOLVED)
+        if plan is not None:
+            self._launch(plan)
+        self._attach()
+        window = self._measure(cost)
+        if self.program is not None:
+            self.program.finish()
+        return self._make_document(window, cost)
+
+    def clean_up(self) -> None:
+        """Let go of everything, whatever happened; after a whole run only descriptors are left to close."""
+        self.interrupts.stop_aborting()
+        for measurement in self.measurements:
+            measurement.stop()
+        if self.program is not None:
+            self.program.give_up()
+        for bound in self.bound.values():
+            if not bound.launched:
+                close_handles(bound.processes)
+        if self.watch is not None:
+            self.watch.close()
+
+    def _plan_launch(self) -> LaunchPlan | None:
+        session = self.resolved.session
+        if session.program is None:
+            return None
+        return LaunchPlan(
+            get_program(session.program[0]),
+            session.program,
+            self.options.program_stdout or session.program_stdout,
+            self.options.program_stderr or session.program_stderr or os.environ.get("OMN_PROGRAM_STDERR"),
+            self.interrupts.ignored_before,
+        )
+
+    def _bind_targets(self) -> None:
+        for request in self.resolved.requests:
+            target = request.target
+            if target not in self.bound:
+                self.bound[target] = _bind(target, self.registry, ProbeContext(target.kind, self.options.sysroot))
+
+    def _prepare(self) -> None:
+        context = RunContext(Names(), time.monotonic_ns, self.options.sysroot, self.options.memory_bytes)
+        for index, request in enumerate(self.resolved.requests):
+            measurement = make_measurement(index, request, self.registry, context)
+            self.measurements.append(measurement)
+            measurement.prepare()
+
+    def _launch(self, plan: LaunchPlan) -> None:
+        self.program = start_program(plan, adopts=self.options.become_subreaper)
+        self.announcer.pid = self.program.launched.pid
+        for target, bound in self.bound.items():
+            if bound.launched:
+                self.bound[target] = add_process(bound, self.program.launched)
+        self.announcer.tell(Moment.LAUNCHED)
+
+    def _attach(self) -> None:
+        for measurement in self.measurements:
+            if not measurement.asked_window.start_ns:
+                measurement.attach(self.bound[measurement.resolved.target])
+        self.announcer.tell(Moment.ATTACHED)
+
+    def _measure(self, cost: CostAccount) -> Window:
+        """Open the windows, let the program run, watch over it all, and close."""
+        launched = None if self.program is None else self.program.launched
+        self.watch = Watch(self.interrupts, launched, list(self.bound.values()))
+        loop = Loop(
+            self.measurements,
+            self.bound,
+            self.watch,
+            self.announcer,
+            None if self.program is None else self.program.tree,
+            duration_ns=self.resolved.session.duration_ns,
+        )
+        cost.open(make_accounts(self.bound.values(), None if self.program is None else self.program.tree))
+        self.interrupts.open_window()
+        loop.open()
+        if launched is not None:
+            launched.release()
+        loop.read_at_open()
+        ended_by = loop.watch_over()
+        if ended_by == self.interrupts.first:
+            self.notes.append(f"{ended_by} ended the window")
+        window = loop.close()
+        cost.close()
+        self.announcer.tell(Moment.CLOSED)
+        for measurement in self.measurements:
+            measurement.stop()
+        return window
+
+    def _make_document(self, window: Window, cost: CostAccount) -> Document:
+        results = tuple(
+            compute_result(measurement, self.registry, window, has_program=self.program is not None)
+            for measurement in self.measurements
+        )
+        if self.options.sysroot != "/":
+            self.notes.append(f"{self.options.sysroot!r} stood in for / in this run")
+        program_cpu = next((account for account in cost.targets if isinstance(account, ProgramCpu)), None)
+        spent = cost.compute([get_in_target_cost(measurement) for measurement in self.measurements])
+        ended = self.program
+        return Document(
+            session=self.resolved,
+            environment=self.resolved.environment or read_environment(self.options.sysroot),
+            window=window,
+            results=results,
+            cost=spent,
+            program=None if ended is None else ended.result(None if program_cpu is None else program_cpu.total_ns()),
+            adopted=() if ended is None else ended.adopted(),
+            plugins=self.registry.versions(),
+            notes=(*self.notes, *(() if ended is None else ended.notes), *self.announcer.notes, *cost.notes()),
+        )
+
+
+def _bind(target: Target, registry: Registry, context: ProbeContext) -> BoundTarget:
+    row = registry.targets.get(target.kind)
+    if row is None:
+        raise NotCollected(f"nothing installed here finds a target of kind {target.kind!r}", "install omn-kernel")
+    try:
+        bound: BoundTarget = registry.load(row.binder)(target, context)
+    except Refused:
+        raise
+    except Exception as error:  # a guarded plugin call: nothing has run yet
+        raise RunFailed(f"finding {target} failed: {row.binder} raised {type(error).__name__}: {error}") from error
+    return bound
+
+
+def _refuse_unserved(resolved: ResolvedRequest) -> None:
+    """Refuse what no run of this build serves, before anything is bound or launched."""
+    source, target, window = resolved.request.source, resolved.target, resolved.request.window
+    if window is not None and window.on is not None:
+        raise NotCollected(
+            f"{source}: a window that is open while a layer is on ({window.on!r}) is not built",
+            "give the window its start and stop",
+        )
+    if target.kind == "pid" and len(target.value) > 1 and not resolved.collector.several_processes:
+        raise RequestError(
+            f"{source} on {resolved.backend.id} follows one process, and {target} names {len(target.value)}",
+            "ask for each in a request of its own",
+        )

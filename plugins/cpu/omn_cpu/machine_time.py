@@ -1,0 +1,180 @@
+"""cpu.util and cpu.steal of the machine and of its cpus: the cpu lines of /proc/stat (proc(5)), in clock ticks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import attrs
+from omn_kernel.polled import PolledFile, place
+from omn_kernel.procfs.machine import CPU_FIELDS, parse_cpu_ticks
+
+from omn_core.api import Batch, BoundTarget, ResolvedRequest, RunContext
+from omn_cpu.accounts import AccountCollector
+
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+"""Nanoseconds of a clock tick, the unit of /proc/stat."""
+
+_RUNNING = ("user", "nice", "system", "irq", "softirq")
+_WAITING = ("idle", "iowait")
+_WHOLE = (*_RUNNING, *_WAITING, "steal")
+
+
+@attrs.frozen
+class CpuTime:
+    """Ticks of one cpu, or of several together, in one interval, and how long that was.
+
+    `idle` and `iowait` are None where the kernel moved time from one to the other in the interval, as it does while a
+    cpu sleeps: their sum stands in `waiting`.
+    """
+
+    length_ns: int
+    fields: Mapping[str, int]
+    waiting: int
+    idle: int | None
+    iowait: int | None
+
+    @property
+    def whole(self) -> int:
+        """All ticks of the interval, guest time counted once: the kernel keeps it in user and nice too."""
+        return sum(self.fields.get(name, 0) for name in (*_RUNNING, "steal")) + self.waiting
+
+    def compute_shares(self) -> dict[str, float | None]:
+        """Return the share of each field, and `util`, the share in which something ran."""
+        whole = self.whole
+        shares: dict[str, float | None] = {
+            name: self.fields[name] / whole for name in (*_RUNNING, "steal") if name in self.fields
+        }
+        for name, ticks in (("idle", self.idle), ("iowait", self.iowait)):
+            shares[name] = None if ticks is None else ticks / whole
+        if "guest" in self.fields:
+            shares["guest"] = (self.fields["guest"] + self.fields.get("guest_nice", 0)) / whole
+        shares["util"] = sum(self.fields.get(name, 0) for name in _RUNNING) / whole
+        return shares
+
+
+def compute_cpu_time(before: Sequence[int], after: Sequence[int], length_ns: int) -> CpuTime | str:
+    """Return what one cpu did between two readings, or the name of a counter that stepped back.
+
+    Time may pass between idle and iowait in either direction; their sum may not shrink.
+    """
+    grown = {name: now - then for name, then, now in zip(CPU_FIELDS, before, after, strict=False)}
+    waiting = grown.get("idle", 0) + grown.get("iowait", 0)
+    for name, ticks in {**grown, "idle": waiting, "iowait": waiting}.items():
+        if ticks < 0:
+            return name
+    is_split = min(grown.get("idle", 0), grown.get("iowait", 0)) >= 0
+    return CpuTime(
+        length_ns,
+        grown,
+        waiting,
+        grown.get("idle") if is_split else None,
+        grown.get("iowait") if is_split else None,
+    )
+
+
+def compute_sum(times: Sequence[CpuTime]) -> CpuTime:
+    """Return several cpus' time of one interval as one. What is unknown of one is unknown of the sum."""
+    names = [name for name in CPU_FIELDS if all(name in time.fields for time in times)]
+    idle = [time.idle for time in times]
+    iowait = [time.iowait for time in times]
+    return CpuTime(
+        max(time.length_ns for time in times),
+        {name: sum(time.fields[name] for time in times) for name in names},
+        sum(time.waiting for time in times),
+        None if None in idle else sum(ticks for ticks in idle if ticks is not None),
+        None if None in iowait else sum(ticks for ticks in iowait if ticks is not None),
+    )
+
+
+class MachineTime(AccountCollector):
+    """The cpu lines read at each tick, the machine's figure made of its cpus' own.
+
+    The line of all cpus is not read: a cpu that goes offline in between takes its ticks out of it, and others' time
+    would be mixed with that. A cpu that comes or goes has no interval until it has been read twice; one that the
+    target names, and that is gone, is a reading that gave nothing.
+    """
+
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Open the file."""
+        super().prepare(resolved, context)
+        self._file = PolledFile(place(context.sysroot, "/proc/stat"))
+        self.files.callback(self._file.close)
+
+    def attach(self, target: BoundTarget) -> None:
+        """Read the baseline of each cpu."""
+        self._cpus = target.cpus
+        self._by_cpu = bool(target.cpus) or "cpu" in self.resolved.keys
+        self._changed: dict[str, None] = {}
+        self._last = {cpu: (ticks, self.context.clock()) for cpu, ticks in self._read().items()}
+
+    def sample(self, now_ns: int) -> Batch:  # the contract's signature
+        """Return what each cpu did since it was last read, or one row of all together."""
+        before = self.context.clock()
+        times = self._advance(self._read(), self.context.clock())
+        span = (before, self.context.clock())
+        if not times:
+            return Batch.empty()
+        rows = list(times.values()) if self._by_cpu else [compute_sum(list(times.values()))]
+        keys = {"cpu": list(times)} if self._by_cpu else {}
+        return Batch.of_reading(span, self.context.names, keys, self.make_attributes(rows))
+
+    def make_attributes(self, rows: Sequence[CpuTime]) -> dict[str, list[float | None] | list[int]]:
+        """Return the attributes of some rows: shares of each cpu's time in the interval."""
+        shares = [row.compute_shares() for row in rows]
+        names = [name for name in shares[0] if any(share.get(name) is not None for share in shares)]
+        return {
+            **{name: [share.get(name) for share in shares] for name in names},
+            "interval_ns": [row.length_ns for row in rows],
+        }
+
+    def facts(self) -> tuple[str, ...]:
+        """Say which cpus came and went."""
+        return tuple(self._changed)
+
+    def _read(self) -> dict[int, tuple[int, ...]]:
+        lines = parse_cpu_ticks(self._file.read())
+        return {cpu: ticks for cpu, ticks in lines.items() if cpu is not None and (not self._cpus or cpu in self._cpus)}
+
+    def _advance(self, reading: Mapping[int, tuple[int, ...]], at_ns: int) -> dict[int, CpuTime]:
+        times: dict[int, CpuTime] = {}
+        self._note_changes(reading)
+        for cpu, ticks in reading.items():
+            if cpu not in self._last:
+                self._last[cpu] = (ticks, at_ns)
+                continue
+            then, then_ns = self._last[cpu]
+            time = compute_cpu_time(then, ticks, max(at_ns - then_ns, 1))
+            if isinstance(time, str):
+                self.misses.note(f"the kernel's {time} ticks of cpu {cpu} stepped back, and that interval is unknown")
+            elif time.whole == 0:
+                continue  # no tick has passed on it: the next reading's interval begins where this one's did
+            else:
+                times[cpu] = time
+            self._last[cpu] = (ticks, at_ns)
+        return times
+
+    def _note_changes(self, reading: Mapping[int, tuple[int, ...]]) -> None:
+        for cpu in sorted(self._last.keys() - reading.keys()):
+            del self._last[cpu]
+            self._changed[f"cpu {cpu} went offline in the window"] = None
+        for cpu in sorted(reading.keys() - self._last.keys()):
+            self._changed[f"cpu {cpu} came online in the window, and counts from its first reading"] = None
+        for cpu in self._cpus:
+            if cpu not in reading:
+                self.misses.note(f"cpu {cpu} was offline at a reading")
+
+
+class MachineUtil(MachineTime):
+    """cpu.util: the shares as they are."""
+
+
+class MachineSteal(MachineTime):
+    """cpu.steal: what the hypervisor took, as time and as a share."""
+
+    def make_attributes(self, rows: Sequence[CpuTime]) -> dict[str, list[float | None] | list[int]]:
+        """Return the time taken, and its share of each cpu's time."""
+        return {
+            "steal_ns": [row.fields.get("steal", 0) * TICK_NS for row in rows],
+            "steal": [row.compute_shares().get("steal") for row in rows],
+        }

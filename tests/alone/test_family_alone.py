@@ -1,0 +1,30 @@
+"""One family beside the core and the kernel plugin: every source of it lists, and it measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spec("PLG-2")
+
+
+def test_the_family_is_whole_without_the_others(omn: Any) -> None:
+    """Every plugin is loaded whole, exactly one family has sources, and each source has a collected backend."""
+    plugins = omn("plugins", "--format", "json").document["plugins"]
+    assert {plugin["state"] for plugin in plugins} == {"loaded"}
+    families = [plugin["name"] for plugin in plugins if plugin["sources"]]
+    assert len(families) == 1
+    listed = omn("list", "--format", "json").document["sources"]
+    assert {source["family"] for source in listed} == set(families)
+    assert all(any(backend["collected"] for backend in source["backends"]) for source in listed)
+
+
+def test_the_family_measures_a_program(omn: Any) -> None:
+    """A source of it that serves a program runs to a document."""
+    listed = omn("list", "--usable", "--format", "json").document["sources"]
+    source = next(s["id"] for s in listed if "launch" in s["targets"] and "poll" in s["modes"])
+    ran = omn(source, "-m", "poll", "-e", "summary", "--interval", "20ms", "--format", "json", "--", "sleep", "0.2")
+    assert ran.code == 0, ran.stderr
+    assert ran.document["program"]["exit"] == {"code": 0}
+    assert ran.result["events_seen"] >= 1
