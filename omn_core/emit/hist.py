@@ -15,7 +15,7 @@ from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
 from omn_core.model.style import TextStyle
 
-LINEAR_UNITS = frozenset({"ratio", "percent", "celsius"})
+LINEAR_UNITS = frozenset({"ratio", "percent", "celsius", "load"})
 """Units whose values lie within a known stretch: even buckets describe them, powers of two do not."""
 
 LINEAR_BUCKETS = 20

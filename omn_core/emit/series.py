@@ -92,4 +92,4 @@ def _order_texts(codes: Array, texts: list[str]) -> tuple[Array, list[str]]:
     order = sorted(range(len(texts)), key=texts.__getitem__)
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    return places[codes] if order else codes, [texts[place] for place in order]
+    return places[codes] if texts else codes, [texts[place] for place in order]

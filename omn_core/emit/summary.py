@@ -18,11 +18,11 @@ from omn_core.model.request import EmitSpec
 from omn_core.model.style import TextStyle
 
 PERCENTS = (50, 90, 99)
-"""The percentiles given: each the smallest measured value that at least that share of the occurrences reach or stay under."""
+"""The percentiles given: each the smallest measured value that at least that share of the occurrences do not pass."""
 
 
 class Summary:
-    """Count, least, greatest, mean and percentiles; a total where values add up; the last reading where there is one."""
+    """Count, least, greatest, mean, percentiles; a total where values add up; the last reading where there is one."""
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return the figures, or a row of them for each value of an attribute, `?` for events that lack it."""
@@ -35,8 +35,10 @@ class Summary:
         """Return the figures under their names, a line for each row."""
         if "rows" not in answer:
             return render_figures([({}, answer)], unit, style)
-        bound = {"lower_bound": answer["lower_bound"]}
-        rows = [({"attr": row["attr"]}, {**bound, **row}) for row in answer["rows"]]
+        rows = [
+            (row, {"lower_bound": answer["lower_bound"], **{name: row[name] for name in row if name != "attr"}})
+            for row in answer["rows"]
+        ]
         return render_figures(rows, unit, style, key_names=("attr",))
 
 

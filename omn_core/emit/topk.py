@@ -25,7 +25,7 @@ class TopK:
     """
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
-        """Return the rows: each one's key, its sum, and its share of the series' total (None where that is not above 0).
+        """Return the rows: each one's key, its sum, and its share of the series' total (None unless that is above 0).
 
         Over a window in which nothing was counted the ranking is one zero row, named by the series' label; without a
         window, or where the events carry no measurement, it has no rows.

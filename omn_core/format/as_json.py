@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from omn_core.format.events import iter_rows
 from omn_core.format.names import escape_tree
-from omn_core.format.plain import compute_plain
-from omn_core.model.result import Document, Result
 from omn_core.model.style import TextStyle
+
+if TYPE_CHECKING:
+    from omn_core.model.result import Document, Result
 
 _encoder = json.JSONEncoder(allow_nan=False)
 
@@ -27,6 +27,8 @@ class JsonEncoder:
 
     def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # JSON has no style
         """Write a run. Raw events are encoded a bounded number at a time."""
+        from omn_core.format.plain import compute_plain
+
         separator = b"{"
         for name, value in compute_plain(document).items():
             stream.write(separator + f"{render_json(name)}: ".encode())
@@ -59,6 +61,8 @@ def _write_results(document: Document, plains: list[dict[str, Any]], stream: Bin
 
 
 def _write_rows(result: Result, stream: BinaryIO) -> None:
+    from omn_core.format.events import iter_rows
+
     separator = b"[\n"
     for rows in iter_rows(result):
         # The list's own brackets are cut off: the chunks make one list together.

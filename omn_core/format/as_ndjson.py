@@ -6,13 +6,13 @@ document without what the other lines said). `result` is the place of the line's
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omn_core.format.as_json import render_json
-from omn_core.format.events import iter_rows
-from omn_core.format.plain import compute_plain
-from omn_core.model.result import Document
 from omn_core.model.style import TextStyle
+
+if TYPE_CHECKING:
+    from omn_core.model.result import Document
 
 
 class NdjsonEncoder:
@@ -20,6 +20,9 @@ class NdjsonEncoder:
 
     def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # JSON has no style
         """Write a run, each event as soon as its chunk is encoded."""
+        from omn_core.format.events import iter_rows
+        from omn_core.format.plain import compute_plain
+
         for place, result in enumerate(document.results):
             for rows in iter_rows(result):
                 lines = [render_json({"type": "event", "result": place, **row}) for row in rows]

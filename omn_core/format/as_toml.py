@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from omn_core.format.events import iter_rows
 from omn_core.format.names import escape_tree
-from omn_core.format.plain import compute_plain
-from omn_core.model.result import Document, Result
 from omn_core.model.style import TextStyle
+
+if TYPE_CHECKING:
+    from omn_core.model.result import Document, Result
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LIMIT = 1 << 63
@@ -27,10 +27,14 @@ class TomlEncoder:
         """Write a run. Raw events are tables of their result, encoded a bounded number at a time."""
         import tomli_w
 
+        from omn_core.format.plain import compute_plain
+
         plain = _without_nulls(compute_plain(document))
         results = plain.pop("results")
         stream.write(tomli_w.dumps(plain).encode())
         for result, shown in zip(document.results, results, strict=True):
+            if result.raw is not None and not len(result.raw.batch):
+                shown["raw"] = []
             # One result's table at a time: its raw events must follow it, before the next one opens.
             stream.write(b"\n[[results]]\n" + _nest(tomli_w.dumps({"results": shown})).encode())
             _write_rows(result, stream)
@@ -49,8 +53,8 @@ def _nest(text: str) -> str:
 
 
 def _write_rows(result: Result, stream: BinaryIO) -> None:
-    if result.raw is not None and not len(result.raw.batch):
-        return
+    from omn_core.format.events import iter_rows
+
     for rows in iter_rows(result):
         stream.write("".join(f"\n[[results.raw]]\n{_table(row)}" for row in rows).encode())
 

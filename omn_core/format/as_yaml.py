@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from omn_core.format.events import iter_rows
 from omn_core.format.names import escape_tree
-from omn_core.format.plain import compute_plain
-from omn_core.model.result import Document, Result
 from omn_core.model.style import TextStyle
+
+if TYPE_CHECKING:
+    from omn_core.model.result import Document, Result
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*(?: [A-Za-z0-9_./@+][A-Za-z0-9_./@+-]*)*")
 _RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -32,6 +32,8 @@ class YamlEncoder:
 
     def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # YAML has no style
         """Write a run. Raw events are encoded a bounded number at a time, after the rest of their result."""
+        from omn_core.format.plain import compute_plain
+
         for name, value in compute_plain(document).items():
             if name == "results" and value:
                 stream.write(b"results:\n")
@@ -46,6 +48,8 @@ class YamlEncoder:
 
 
 def _write_result(result: Result, plain: dict[str, Any], stream: BinaryIO) -> None:
+    from omn_core.format.events import iter_rows
+
     raw = result.raw
     shown = {name: value for name, value in plain.items() if name != "raw" or raw is None or not len(raw.batch)}
     if raw is not None and not len(raw.batch):

@@ -59,10 +59,10 @@ def render_points(answer: Mapping[str, Any], unit: str, style: TextStyle) -> lis
     is_cut = len(stretches) < len(points)
     rows: list[tuple[Any, ...]] = [("at", "peak" if is_cut else "value", 0.0)]
     for offset_ns, value in stretches:
-        figure = mark_bound(render_number(value, unit), bool(answer["lower_bound"]))
-        rows.append((f"+{render_duration(offset_ns)}", figure, value / top if top > 0 and value > 0 else 0.0))
-    lines = _draw(rows, style)
-    return [f"{len(points)} points, the peak of each stretch", *lines] if is_cut else lines
+        share = value / top if top > 0 and value > 0 else 0.0
+        rows.append((f"+{render_duration(offset_ns)}", render_number(value, unit), share))
+    counted = mark_bound(render_count(len(points)), bool(answer["lower_bound"]))
+    return [f"{counted} points{', the peak of each stretch' if is_cut else ''}", *_draw(rows, style)]
 
 
 def _divide_time(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -94,7 +94,8 @@ def _draw(rows: Sequence[tuple[Any, ...]], style: TextStyle, left: int = 0) -> l
 
 def _fold_gaps(lines: list[str], counts: Sequence[float]) -> list[str]:
     """Return the lines with every long run of empty buckets as one line that says how many."""
-    kept, run = [lines[0]], []
+    kept = [lines[0]]
+    run: list[str] = []
     for line, count in zip(lines[1:], counts, strict=True):
         if count:
             kept += run if len(run) <= _GAP_ROWS else [f"({len(run)} empty buckets)"]

@@ -33,9 +33,7 @@ def _rows(chunk: Batch, stamp: Mapping[str, str]) -> list[Row]:
             head["ts_err_ns"] = error
     groups = zip(_fields(chunk.keys, len(chunk)), _fields(chunk.attributes, len(chunk)), strict=True)
     for head, (key, attributes) in zip(heads, groups, strict=True):
-        head |= stamp
-        head["key"] = key
-        head["attrs"] = attributes
+        head.update(stamp, key=key, attrs=attributes)
     if chunk.weight is not None:
         for head, weight in zip(heads, chunk.weight.tolist(), strict=True):
             head["weight"] = weight

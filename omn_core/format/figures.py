@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omn_core.format.names import compute_width, pad, render_printable
+from omn_core.format.page import wrap
 from omn_core.format.scale import render_number
 from omn_core.model.style import TextStyle
 
@@ -14,7 +15,7 @@ Row = tuple[Mapping[str, Any], Mapping[str, Any]]
 MARK = ">="
 """Stands before a figure that a loss made a lower bound."""
 
-_ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "total", "per_second")
+_ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "per_second", "total")
 _DROPPED_FIRST = ("p90", "last", "min", "p99", "p50", "mean", "events")
 _COUNTS = frozenset({"count", "events"})
 _BOUNDED = frozenset({"count", "events", "value", "max", "total", "sum", "per_second"})
@@ -44,7 +45,8 @@ def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: 
     """
     names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"})
     cells = {name: [_render_figure(name, answer, unit) for _, answer in rows] for name in names}
-    keys = {name: [render_key(key.get(name), max(style.width // 3, 8)) for key, _ in rows] for name in key_names}
+    room = max(style.width // (len(key_names) + 2), 8)
+    keys = {name: [render_key(key.get(name), room) for key, _ in rows] for name in key_names}
     widths = {name: _column_width(name, column) for name, column in {**keys, **cells}.items()}
     kept, left_out = _fit(names, widths, list(key_names), style.width)
     if left_out and not key_names and len(rows) == 1:
@@ -55,7 +57,7 @@ def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: 
         parts += [(name, pad(cells[name][index], widths[name], right=True)) for name in kept]
         lines.append(_join(parts))
     if left_out:
-        lines.append(f"(a wider terminal also shows {', '.join(left_out)})")
+        lines += wrap(f"(a wider terminal also shows {', '.join(left_out)})", style.width, " ")
     return lines
 
 

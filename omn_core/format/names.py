@@ -1,14 +1,16 @@
-"""Names as they may be written: what a program calls itself reaches a terminal or a parser as harmless text.
+r"""Names as they may be written: what a program calls itself reaches a terminal or a parser as harmless text.
 
-A name is bytes that a stranger chose. In every format, bytes that are not UTF-8 are written `\\xNN`, each as those four
+A name is bytes that a stranger chose. In every format, bytes that are not UTF-8 are written `\xNN`, each as those four
 characters, so that any parser reads the document; everything else survives by the format's own escapes. The text
 format also escapes whatever does not print, and bounds the length.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -17,19 +19,31 @@ ELLIPSIS = "..."
 
 
 def escape_bytes(text: str) -> str:
-    """Return text that encodes as UTF-8: each byte that was none (a surrogate escape) as `\\xNN`."""
+    r"""Return text that encodes as UTF-8: each byte that was none (a surrogate escape) as `\xNN`."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return _SURROGATE.sub(_escape_surrogate, text)
 
 
 def escape_tree(value: Any) -> Any:
-    """Return plain values with `escape_bytes` applied to every text, keys included."""
+    """Return plain values as every format can spell them.
+
+    `escape_bytes` is applied to every text, keys included; tuples become lists, numpy's scalars Python's, and a float
+    that is not finite None. Raises TypeError for anything that is no plain value.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
     if isinstance(value, str):
         return escape_bytes(value)
-    if isinstance(value, dict):
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [escape_tree(part) for part in value]
+    if isinstance(value, Mapping):
         return {escape_bytes(str(name)): escape_tree(part) for name, part in value.items()}
-    return [escape_tree(part) for part in value] if isinstance(value, list | tuple) else value
+    if hasattr(value, "item"):
+        return escape_tree(value.item())
+    raise TypeError(f"{type(value).__name__} is no plain value: {value!r}")
 
 
 def render_printable(text: str, width: int | None = None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _TIME = ("ns", "us", "ms", "s")
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
-_BARE = frozenset({"count", "number"})
-_SIGNS = {"celsius": "C", "watts": "W", "joules": "J", "hertz": "Hz", "hz": "Hz", "volts": "V", "amperes": "A"}
+_SIGNS = {"count": "", "load": "", "id": "", "celsius": "C", "watts": "W", "joules": "J", "hertz": "Hz"}
+_UNSCALED = frozenset({"load", "id", "celsius", "watts", "joules"})
 _EXACT_COUNT = 100_000
 
 UNKNOWN_FIGURE = "-"
@@ -16,11 +16,13 @@ UNKNOWN_FIGURE = "-"
 def render_number(value: float | None, unit: str) -> str:
     """Return a number in its unit: bytes by 1024, `ns` as time, shares as percentages, anything else by 1000.
 
-    A unit a second (`bytes/s`) scales as its unit does. A unit this function does not know stands after the number.
+    A unit a second (`bytes/s`, `bytes_per_second`) scales as its unit does. An unknown unit stands after the number.
     """
     if value is None:
         return UNKNOWN_FIGURE
     base, per = (unit[:-2], "/s") if unit.endswith("/s") else (unit, "")
+    if base.endswith("_per_second"):
+        base, per = base.removesuffix("_per_second"), "/s" + per
     if base == "bytes":
         return _scale(value, 1024, _BINARY) + per
     if base == "ns":
@@ -29,7 +31,8 @@ def render_number(value: float | None, unit: str) -> str:
         return f"{_digits(100 * value)} %{per}"
     if base == "percent":
         return f"{_digits(value)} %{per}"
-    return _render_other(value, "" if base in _BARE else _SIGNS.get(base, base), per)
+    sign = _SIGNS.get(base, base)
+    return _join(_digits(value) if base in _UNSCALED else _scale_decimal(value), sign + per)
 
 
 def render_count(value: float | None) -> str:
@@ -42,11 +45,14 @@ def render_duration(value_ns: float | None) -> str:
     return render_number(value_ns, "ns")
 
 
-def _render_other(value: float, sign: str, per: str) -> str:
+def _join(number: str, sign: str) -> str:
+    return number + sign if sign.startswith("/") or not sign else f"{number} {sign}"
+
+
+def _scale_decimal(value: float) -> str:
     if isinstance(value, int) and abs(value) < _EXACT_COUNT:
-        return f"{value} {sign}{per}".rstrip() if sign else f"{value}{per}"
-    text = _scale(value, 1000, _DECIMAL).rstrip()
-    return f"{text} {sign}{per}" if sign else f"{text}{per}"
+        return str(value)
+    return _scale(value, 1000, _DECIMAL).rstrip()
 
 
 def _scale(value: float, step: int, names: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ import attrs
 from omn_core.model.batch import Batch
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import ResolvedRequest, ResolvedSession
+from omn_core.model.rows import EmitRow
 
 
 @attrs.frozen
@@ -137,7 +138,11 @@ class Cost:
 
 @attrs.frozen(eq=False)
 class Document:
-    """One run. `extras` holds blocks that plugins add (joins, decompositions, record), as plain values."""
+    """One run. `extras` holds blocks that plugins add (joins, decompositions, record), as plain values.
+
+    `emits` maps the name of each emit that was asked for to its row, so that the text format renders with it; one that
+    is not there is rendered as figures.
+    """
 
     session: ResolvedSession
     environment: Mapping[str, Any]
@@ -149,3 +154,4 @@ class Document:
     plugins: Mapping[str, str] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
     extras: Mapping[str, Any] = attrs.field(factory=dict)
+    emits: Mapping[str, EmitRow] = attrs.field(factory=dict)

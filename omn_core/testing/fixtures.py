@@ -5,10 +5,12 @@ A `conftest.py` takes it in with `pytest_plugins = ["omn_core.testing.fixtures"]
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -135,9 +137,8 @@ def make_cgroup() -> Iterator[Callable[[str], Path]]:
         mount = find_cgroup_mount(controller)
         if mount is None:
             pytest.skip(f"no cgroup hierarchy of {controller} is mounted here")
-        path = mount / f"omn-test-{os.getpid()}-{len(made)}"
         try:
-            path.mkdir()
+            path = Path(tempfile.mkdtemp(prefix="omn-test-", dir=mount))
         except OSError as error:
             pytest.skip(f"{mount}: no cgroup can be made here: {error.strerror}")
         made.append(path)
@@ -162,9 +163,12 @@ def find_cgroup_mount(controller: str) -> Path | None:
 
 
 def _remove_cgroup(path: Path) -> None:
-    """Remove a cgroup once its last process is gone: the kernel says busy until that one is reaped."""
+    """Remove a cgroup, its processes moved to the one above it. The kernel may say busy until the last has left."""
     deadline = time.monotonic() + 10
     while True:
+        for pid in (path / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                (path.parent / "cgroup.procs").write_text(pid)
         try:
             path.rmdir()
         except OSError:

@@ -199,6 +199,9 @@ step("ran", tids=tids, oncpu_ns=spent)
 gates[3].wait()
 for thread in started:
     thread.join()
+# Python's join returns before the kernel has let the thread go.
+while len(os.listdir("/proc/self/task")) > 1:
+    time.sleep(0.001)
 step("ended", tids=tids)
 """,
     )

@@ -6,9 +6,12 @@ Executed as a program it carries out one run in a process of its own and prints 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import sys
+import termios
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,7 +72,7 @@ class Elapsed(CollectorBase):
 
     def sample(self, now_ns: int) -> Batch:
         passed, self.last_ns = now_ns - self.last_ns, now_ns
-        return Batch.of_reading((now_ns, self.context.clock()), self.context.names, {}, {"value": [passed]})
+        return Batch.of_reading((now_ns, now_ns), self.context.names, {}, {"value": [passed]})
 
 
 class FirstFaults(CollectorBase):
@@ -115,14 +118,14 @@ def resolve(
     mode: str = "poll",
     interval_ns: int | None = 20_000_000,
     window: RequestWindow | None = None,
-    filter: str | None = None,
+    predicate: str | None = None,
     several: bool = False,
 ) -> ResolvedRequest:
     """Return a request resolved onto a collector, by the name of its class and its module."""
     entry = make_entry(collector)
     emits = (EmitSpec("raw"),)
     row = CollectorRow(entry.id, "test", f"{module}:{collector}", several_processes=several)
-    request = Request(entry.id, mode, emits, target=target, filter=filter, window=window)
+    request = Request(entry.id, mode, emits, target=target, filter=predicate, window=window)
     return ResolvedRequest(
         request=request,
         entry=entry,
@@ -136,7 +139,7 @@ def resolve(
         unit="count",
         adds_up=False,
         interval_ns=interval_ns if mode == "poll" else None,
-        filter_applied_by=None if filter is None else "userspace",
+        filter_applied_by=None if predicate is None else "userspace",
     )
 
 
@@ -172,8 +175,39 @@ def events(document: Document, index: int = 0) -> list[dict[str, Any]]:
     return [{"ts": stamp, **{name: lists[name][row] for name in lists}} for row, stamp in enumerate(stamps)]
 
 
+class Announces(Threads):
+    """Says on stdout that it reads, at its first reading."""
+
+    is_first = True
+
+    def sample(self, now_ns: int) -> Batch:
+        if self.is_first:
+            print("reading", flush=True)
+        self.is_first = False
+        return super().sample(now_ns)
+
+
+class HoldsTheProgram(Threads):
+    """Never returns from its attach: it writes the held program's number to stdout and waits for ever."""
+
+    def attach(self, target: BoundTarget) -> None:
+        print(target.processes[0].pid, flush=True)
+        signal.pause()
+
+
+class StopsForEver(Announces):
+    """Never returns from its stop: it says so on stdout and waits."""
+
+    def stop(self) -> Batch:
+        print("stopping", flush=True)
+        while True:
+            signal.pause()
+
+
 def main(asked: Mapping[str, Any]) -> None:
-    """Carry out the run that was asked for and print what came of it as one JSON object."""
+    """Carry out the run that was asked for and write what came of it as one JSON object, to a file or to stderr."""
+    if asked.get("tty"):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     launch = tuple(asked["launch"]) if asked.get("launch") else None
     target = Target("launch", launch) if launch else Target("pid", tuple(asked["pid"]))
     requests = [resolve(one.pop("collector"), target, **one) for one in asked["requests"]]
@@ -189,6 +223,7 @@ def main(asked: Mapping[str, Any]) -> None:
         "events": [events(document, index) for index in range(len(requests))],
         "failures": [result.failure for result in document.results],
         "target_ns": document.cost.target_ns,
+        "is_foreground": os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp(),
     }
     path = asked.get("answer")
     with open(path, "w") if path else os.fdopen(os.dup(2), "w") as stream:

@@ -157,7 +157,7 @@ def test_the_thread_account_is_nanoseconds_on_cpu() -> None:
 
 
 def test_the_timer_comes_at_its_instant_and_not_before() -> None:
-    """A timer set to an instant makes its descriptor readable then; set to none it never does; a past one is at once."""
+    """Its descriptor is readable at the instant it was set to; never where set to none; at once for a past one."""
     timer = linux_clock.Timer()
     poll = select.poll()
     poll.register(timer.descriptor, select.POLLIN)

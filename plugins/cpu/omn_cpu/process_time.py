@@ -87,7 +87,7 @@ class ProcessTime(AccountCollector, ABC):
     def _watch(self, handle: ProcessHandle, tid: int | None) -> Watched:
         root = self.context.sysroot
         task = handle.pid if tid is None else tid
-        comm = ProcessFile(root, handle.pid, "comm" if tid is None else f"task/{tid}/comm")
+        comm = ProcessFile(root, handle.pid, "comm", tid=tid)
         read, close_account = self.open_account(handle, tid)
 
         def close() -> None:
@@ -140,8 +140,8 @@ class ThreadSchedstat(ProcessTime):
 
     def open_account(self, handle: ProcessHandle, tid: int | None) -> tuple[Callable[[], Reading], Callable[[], None]]:
         """Open the thread's file."""
-        file = ProcessFile(self.context.sysroot, handle.pid, f"task/{tid}/schedstat")
-        return lambda: {"oncpu_ns": parse_schedstat(_read_thread(file)).run_ns}, file.close
+        file = ProcessFile(self.context.sysroot, handle.pid, "schedstat", tid=tid)
+        return lambda: {"oncpu_ns": parse_schedstat(file.read()).run_ns}, file.close
 
 
 class ProcessTicks(ProcessTime):
@@ -149,11 +149,10 @@ class ProcessTicks(ProcessTime):
 
     def open_account(self, handle: ProcessHandle, tid: int | None) -> tuple[Callable[[], Reading], Callable[[], None]]:
         """Open the process's file, or the thread's."""
-        name = "stat" if tid is None else f"task/{tid}/stat"
-        file = ProcessFile(self.context.sysroot, handle.pid, name)
+        file = ProcessFile(self.context.sysroot, handle.pid, "stat", tid=tid)
 
         def read() -> Reading:
-            stat = parse_stat(_read_thread(file))
+            stat = parse_stat(file.read())
             user, system = stat.user_ticks * TICK_NS, stat.system_ticks * TICK_NS
             return {"oncpu_ns": user + system, "user_ns": user, "system_ns": system}
 
@@ -162,14 +161,6 @@ class ProcessTicks(ProcessTime):
 
 def _close_nothing() -> None:
     """Let go of nothing: a clock is held by nobody."""
-
-
-def _read_thread(file: ProcessFile) -> bytes:
-    """Read a task's file. A thread that is gone while its process runs on is as gone as a process."""
-    try:
-        return file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        raise ProcessGone(f"a thread of process {file.pid} is not there") from None
 
 
 def _read_whole(watched: Watched) -> tuple[Reading, bool]:
@@ -183,7 +174,7 @@ def _read_whole(watched: Watched) -> tuple[Reading, bool]:
 def _read_comm(file: ProcessFile) -> bytes | None:
     """Read a task's name as it stands, None where it can no longer be read."""
     try:
-        return _read_thread(file).removesuffix(b"\n")
+        return file.read().removesuffix(b"\n")
     except ProcessGone:
         return None
 

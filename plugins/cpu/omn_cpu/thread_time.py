@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 from omn_kernel.cpu_clock import read_process_clock
 from omn_kernel.polled import PolledFile, place
-from omn_kernel.procfs.process import ProcessGone, find_process_key, iter_threads
+from omn_kernel.procfs.process import ProcessGone, find_process_key, list_threads
 from omn_kernel.procfs.task import parse_schedstat
 
 from omn_core.api import Batch, BoundTarget, MachineRefused, ProcessHandle, TargetGone
@@ -85,7 +85,7 @@ class Process:
             self._forget(tid)
 
     def _list(self) -> list[int]:
-        threads = iter_threads(self._sysroot, self.pid)
+        threads = list_threads(self._sysroot, self.pid)
         return threads if self._tid is None else [tid for tid in threads if tid == self._tid]
 
     def _advance_thread(self, thread: Thread, run_ns: int) -> list[Ran]:

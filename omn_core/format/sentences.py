@@ -1,0 +1,157 @@
+"""What stands between a number and the truth, as sentences of the text format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omn_core.format.names import render_printable
+from omn_core.format.scale import render_count, render_duration
+from omn_core.model.losses import Losses
+from omn_core.model.resolved import Link, LinkState, ResolvedRequest
+from omn_core.model.result import Adopted, Cost, FilterAccount, ProgramResult, Result
+from omn_core.model.target import Target
+
+_LONGEST_NAME = 240
+_PASSED_OVER = {
+    LinkState.MODE: "does not serve this mode",
+    LinkState.EMITS: "cannot answer what was asked",
+    LinkState.TARGET: "does not serve this target",
+    LinkState.KEYS: "does not carry these keys",
+    LinkState.FILTER: "does not carry what the filter names",
+    LinkState.BAND: "costs more than was allowed",
+    LinkState.UNCOLLECTED: "is collected by nothing installed here",
+}
+
+
+def render_asked(result: Result) -> str:
+    """Return what was asked in a sentence: source, emits, mode, target, a value other than the usual, keys, filter."""
+    resolved = result.resolved
+    every = "" if resolved.interval_ns is None else f" every {render_duration(resolved.interval_ns)}"
+    parts = [f"{resolved.mode}{every}", f"of {_render_target(resolved.target)}"]
+    if resolved.value != resolved.entry.value:
+        parts.append(f"measuring {_name(resolved.value)} in {resolved.unit}")
+    if resolved.keys:
+        parts.append(f"by {' and '.join(resolved.keys)}")
+    if resolved.request.filter is not None:
+        parts.append(f"where {_name(resolved.request.filter)}")
+    name = resolved.entry.id if resolved.request.id is None else f"{resolved.request.id} = {resolved.entry.id}"
+    return f"{_name(name)}: {', '.join(map(str, resolved.emits))}; {', '.join(parts)}"
+
+
+def render_chosen(resolved: ResolvedRequest) -> str:
+    """Return the backend that served, its cost band, and that it was forced where it was."""
+    forced = ", forced by the request" if resolved.pinned else ""
+    return f"{resolved.backend.id}, cost {resolved.backend.cost}{forced}"
+
+
+def render_passed_over(resolved: ResolvedRequest) -> list[str]:
+    """Return a clause for each backend that stands before the chosen one in its chain, with its reason."""
+    clauses = []
+    for link in resolved.chain:
+        if link.state in (LinkState.SELECTED, LinkState.AVAILABLE):
+            break
+        clauses.append(_render_link(link))
+    return clauses
+
+
+def render_filter(account: FilterAccount) -> str:
+    """Return what a filter removed, and the fields it names that no event carried."""
+    total = account.kept + account.dropped
+    where = "in the kernel" if account.applied_by == "kernel" else "by omn"
+    kept = f"{render_count(account.kept)} of {render_count(total)} events"
+    text = f"{_name(account.expression)} kept {kept}, applied {where}"
+    if account.absent_fields:
+        text += f"; no event carried {', '.join(map(_name, account.absent_fields))}"
+    return text
+
+
+def render_losses(losses: Losses) -> list[str]:
+    """Return a clause for each kind of loss and each reason, and one for what `>=` marks where it does."""
+    kinds = (
+        (losses.dropped, "events dropped"),
+        (losses.throttled, "periods throttled, holding an unknown number of events"),
+        (losses.failed_reads, "readings failed"),
+        (losses.skipped, "program runs skipped by the kernel"),
+        (losses.evicted, "events evicted, older than what was retained"),
+        (losses.late_ticks, f"rounds late, with {render_count(losses.swallowed)} readings swallowed"),
+    )
+    clauses = [f"{render_count(count)} {what}" for count, what in kinds if count]
+    if losses.swallowed and not losses.late_ticks:
+        clauses.append(f"{render_count(losses.swallowed)} readings swallowed")
+    clauses += [_name(reason) for reason in losses.reasons]
+    if losses.is_lower_bound:
+        clauses.append("figures marked >= are lower bounds")
+    return clauses
+
+
+def render_window(result: Result) -> str:
+    """Return the window's length, how many events it saw, and how uncertain their times are."""
+    text = f"{render_duration(result.window.length_ns)}, {render_count(result.events_seen)} events"
+    if result.ts_err_ns is not None:
+        text += f", stamped within {render_duration(result.ts_err_ns)}"
+    if result.row_stamp is not None:
+        text += f", rows stamped at {_name(result.row_stamp)}"
+    return text
+
+
+def render_program(program: ProgramResult) -> str:
+    """Return what became of the program: how it ended, how long it lived, what cpu it used."""
+    if program.exit is None:
+        ended = "ended with a status that could not be read"
+    elif "signal" in program.exit:
+        ended = f"was killed by {_name(str(program.exit['signal']))}"
+    else:
+        ended = f"exited with {program.exit.get('code')}"
+    text = f"{_render_words(program.argv)} (pid {program.pid}) {ended}"
+    if program.lifetime_ns is not None:
+        text += f" after {render_duration(program.lifetime_ns)}"
+    return text if program.cpu_ns is None else f"{text}, having used {render_duration(program.cpu_ns)} of cpu"
+
+
+def render_adopted(adopted: Sequence[Adopted]) -> str:
+    """Return the processes that outlived the program that started them."""
+    each = [f"{_name(one.comm)} ({one.pid}{', ended' if one.ended else ', not ended'})" for one in adopted]
+    return f"{len(adopted)} outlived the program that started them: {', '.join(each)}"
+
+
+def render_cost(cost: Cost) -> list[str]:
+    """Return what the run cost: omn's own cpu and its share, what was spent inside the target, what is not known."""
+    own = f"omn used {render_duration(cost.window_ns)} of cpu in the window"
+    if cost.own_percent is not None:
+        own += f", {cost.own_percent:.3g} % of the target's own {render_duration(cost.target_ns)}"
+    clauses = [f"{own}; {render_duration(cost.before_ns)} before it and {render_duration(cost.after_ns)} after"]
+    if cost.in_target_ns is None:
+        clauses.append("what was spent inside the target is not known")
+    elif cost.in_target_ns:
+        whole = "" if cost.percent is None else f", {cost.percent:.3g} % with it"
+        clauses.append(f"{render_duration(cost.in_target_ns)} inside the target{whole}")
+    if cost.in_target_left_out:
+        clauses.append(f"{render_count(cost.in_target_left_out)} accounts of it could not be read")
+    if cost.in_target_unknown:
+        clauses.append(f"nothing accounts for what {', '.join(cost.in_target_unknown)} spent there")
+    return clauses
+
+
+def _render_link(link: Link) -> str:
+    reason = link.reason or _PASSED_OVER.get(link.state, "")
+    text = f"{_name(link.backend)} {link.state.value}" + (f": {_name(reason)}" if reason else "")
+    return text if link.remedy is None else f"{text} ({_name(link.remedy)})"
+
+
+def _render_target(target: Target) -> str:
+    if target.kind == "system":
+        return "the whole machine"
+    if target.kind == "launch":
+        return _render_words(target.value)
+    values = target.value if isinstance(target.value, tuple) else (target.value,)
+    return f"{target.kind} {', '.join(_name(str(value)) for value in values)}"
+
+
+def _render_words(words: Sequence[str]) -> str:
+    import shlex
+
+    return render_printable(shlex.join(words), 60)
+
+
+def _name(text: str) -> str:
+    return render_printable(text, _LONGEST_NAME)

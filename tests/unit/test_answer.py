@@ -1,0 +1,141 @@
+"""Events made into a request's answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from shapes import REGISTRY, WINDOW, make_batch, make_resolved
+
+from omn_core.builtin import omn_emits, omn_formats
+from omn_core.emit.answer import answer
+from omn_core.errors import PluginError
+from omn_core.format.as_text import TEXT
+from omn_core.model.batch import Batch, Column, Names
+from omn_core.model.losses import Losses
+from omn_core.model.rows import EmitRow
+from omn_core.plugins import PluginRecord, Registry
+
+
+def with_emit(reference: str) -> Registry:
+    """Return a registry that holds one more emit, of the distribution `omn-loud`."""
+    row = EmitRow("loud", reference)
+    record = PluginRecord("loud", "omn-loud", "1", rows={"emits": [row]})
+    return attrs.evolve(REGISTRY, records=[record], emits={**REGISTRY.emits, "loud": row})
+
+
+def ask(batch: Batch, emits: tuple[str, ...], losses: Losses | None = None, **changes: Any) -> Any:
+    return answer(make_resolved(emits, **changes), REGISTRY, batch, WINDOW, losses or Losses(), "pid 7")
+
+
+@pytest.mark.spec("EVT-1", "EMT-1")
+def test_answers_stand_under_the_emit_as_asked_in_each_series() -> None:
+    """Series are told apart by key, and `topk:2@comm` is found under that name."""
+    batch = make_batch([1, 2, 3], keys={"cpu": [1, 0, 1]}, comm=["a", "b", "a"])
+    series, raw = ask(batch, ("summary", "topk:2@comm"), keys=("cpu",), mode="trace")
+    assert [one.key for one in series] == [{"cpu": 0}, {"cpu": 1}]
+    assert list(series[1].emits) == ["summary", "topk:2@comm"]
+    assert series[1].emits["topk:2@comm"]["rows"] == [{"key": {"comm": "a"}, "value": 4, "share": 1.0}]
+    assert raw is None
+
+
+def test_nothing_is_one_series_without_keys_and_none_with() -> None:
+    """A request that saw no events still answers; a division of nothing has no parts."""
+    (series,), _ = ask(Batch.empty(), ("summary", "count", "hist", "topk", "timeline", "rate", "raw"))
+    assert series.key == {}
+    assert series.emits["summary"]["count"] == series.emits["count"]["events"] == series.emits["raw"]["events"] == 0
+    assert ask(Batch.empty(), ("summary",), keys=("cpu",))[0] == ()
+
+
+@pytest.mark.spec("EMT-1")
+@pytest.mark.parametrize(("mode", "adds_up", "count"), [("poll", True, 1), ("poll", False, 2), ("trace", True, 2)])
+def test_only_a_poll_whose_values_add_up_merges_its_ticks(mode: str, adds_up: bool, count: int) -> None:
+    """Two rows of one instant are one measurement in one case alone."""
+    (series,), _ = ask(make_batch([1, 2], ts=[5, 5]), ("summary",), mode=mode, adds_up=adds_up)
+    assert series.emits["summary"]["count"] == count
+
+
+@pytest.mark.spec("EMT-3")
+@pytest.mark.parametrize(
+    ("losses", "is_bound"),
+    [
+        (Losses(dropped=1), True),
+        (Losses(throttled=1), True),
+        (Losses(failed_reads=1), True),
+        (Losses(skipped=1), True),
+        (Losses(evicted=9), False),
+        (Losses(late_ticks=2, swallowed=3), False),
+        (Losses(), False),
+    ],
+)
+def test_a_loss_makes_a_figure_a_lower_bound_and_eviction_does_not(losses: Losses, is_bound: bool) -> None:
+    """What is older than the window takes nothing from a figure over the window."""
+    (series,), _ = ask(make_batch([1]), ("summary",), losses)
+    assert series.emits["summary"]["lower_bound"] is is_bound
+
+
+@pytest.mark.spec("EVT-1")
+def test_raw_keeps_the_events_in_columns_in_order_of_time() -> None:
+    """The events of every series are listed once, sorted, in the batch they came in."""
+    (one, other), raw = ask(make_batch([1, 2, 3], ts=[9, 7, 8], keys={"cpu": [0, 1, 0]}), ("raw",), keys=("cpu",))
+    assert (one.emits["raw"]["events"], other.emits["raw"]["events"]) == (2, 1)
+    assert raw is not None
+    assert raw.batch.ts.tolist() == [7, 8, 9]
+    assert raw.batch.attributes["value"].values.tolist() == [2, 3, 1]
+
+
+def test_a_value_that_is_no_number_measures_nothing() -> None:
+    """NaN, infinity and a text leave the event and take its measurement; a truth counts as one."""
+    floats = make_batch([1.5, float("nan"), float("inf")])
+    (series,), _ = ask(floats, ("summary", "count"))
+    assert (series.emits["summary"]["count"], series.emits["count"]["events"]) == (1, 3)
+    (series,), _ = ask(make_batch(["a", "b"]), ("summary", "count"))
+    assert (series.emits["summary"]["count"], series.emits["count"]["value"]) == (0, None)
+    truths = Batch(np.arange(3), attributes={"value": Column(np.array([True, False, True]))})
+    (series,), _ = ask(truths, ("rate",))
+    assert series.emits["rate"]["total"] == 2
+
+
+@pytest.mark.spec("EVT-3")
+def test_another_value_may_be_asked_for() -> None:
+    """The measured attribute is the resolved request's, not the one named value."""
+    batch = Batch.of_reading((0, 5), Names(), {}, {"value": [1], "bytes": [70]})
+    (series,), _ = ask(batch, ("summary",), value="bytes")
+    assert series.emits["summary"]["max"] == 70
+
+
+@pytest.mark.spec("EMT-4")
+def test_a_strangers_emit_is_asked_like_ours() -> None:
+    """It stands beside ours, and its answer carries the mark it forgot."""
+    resolved = make_resolved(("loud", "summary"))
+    (series,), _ = answer(resolved, with_emit("strangers:LOUD"), make_batch([3, 8]), WINDOW, Losses(dropped=1), "")
+    assert series.emits["loud"] == {"lower_bound": True, "loudest": 8, "of": ["values"]}
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("strangers:BROKEN", "emit loud raised ValueError: no such thing"),
+        ("strangers:WRONG", "emit loud answered int"),
+        ("strangers:NOWHERE", "importing strangers:NOWHERE raised AttributeError"),
+    ],
+)
+def test_an_emit_that_breaks_is_named_with_its_distribution(reference: str, reason: str) -> None:
+    """What a plugin raises is the plugin's, by name."""
+    with pytest.raises(PluginError, match=reason) as caught:
+        answer(make_resolved(("loud",)), with_emit(reference), make_batch([1]), WINDOW, Losses(), "")
+    assert (caught.value.name, caught.value.distribution) == ("loud", "omn-loud")
+
+
+def test_every_built_in_row_names_an_object_that_answers() -> None:
+    """Each emit computes and renders, each format writes; what carries documents writes plain values."""
+    for row in omn_emits():
+        emit = REGISTRY.load(row.reference)
+        assert callable(emit.compute)
+        assert callable(emit.render)
+        assert row.meaning
+    encoders = {row.name: REGISTRY.load(row.reference) for row in omn_formats()}
+    assert all(callable(encoder.write) and callable(encoder.write_plain) for encoder in encoders.values())
+    assert encoders["text"] is TEXT
