@@ -130,7 +130,7 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     resolved = _resolve(application, session)
     from omn_core.run.runner import RunOptions, run
 
-    options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True)
+    options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True, started_cpu_ns=0)
     document = run(resolved, application.registry, options)
     _write(application, document, row.reference, given["output"], write_out(session, completed))
     failures = [result for result in document.results if result.failure is not None]

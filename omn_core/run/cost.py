@@ -44,7 +44,6 @@ class ProgramCpu:
     """
 
     tree: Tree
-    adopts: bool
     is_coarse: bool = False
     _before_ns: int | None = None
     _own_ns: dict[int, int] = attrs.field(factory=dict)
@@ -66,11 +65,14 @@ class ProgramCpu:
             return None
         reaped = {process.pid: process for process in self.tree.reaped}
         counted = set(self._own_ns)
-        if self.adopts:
+        if self.tree.adopts:
             # One that is gone and was not reaped here was reaped by its parent, whose own account holds it.
             counted &= {program, *reaped, *self.tree.survivors}
         total_ns = sum(self._own_ns[pid] for pid in counted) - self._before_ns
-        total_ns += sum(max(0, process.with_children_ns - process.own_ns) for process in reaped.values())
+        for pid, process in reaped.items():
+            # One reaped before the close is in no reading there: all of it is counted here.
+            children_ns = max(0, process.with_children_ns - process.own_ns)
+            total_ns += children_ns if pid in self._own_ns else process.with_children_ns
         coarse_ns = sum(self._children_ns[pid] for pid in counted - set(reaped))
         self.is_coarse = coarse_ns > 0
         return max(0, total_ns + coarse_ns)
@@ -143,7 +145,7 @@ def _read(pid: int) -> tuple[int, int]:
     return find_process_cpu_ns(pid) or 0, 0 if stat is None else ticks_to_ns(stat.children_ticks)
 
 
-def make_accounts(targets: Iterable[BoundTarget], tree: Tree | None, *, adopts: bool) -> list[TargetCpu]:
+def make_accounts(targets: Iterable[BoundTarget], tree: Tree | None) -> list[TargetCpu]:
     """Return an account for each process-like target, each process once; the machine and its parts have none.
 
     `tree` is the launched program's, in the account whatever its requests are about: it is what ran.
@@ -151,7 +153,7 @@ def make_accounts(targets: Iterable[BoundTarget], tree: Tree | None, *, adopts: 
     accounts: dict[tuple[str, int], TargetCpu] = {}
     for bound in targets:
         if bound.launched and tree is not None:
-            accounts["launch", tree.program] = ProgramCpu(tree, adopts)
+            accounts["launch", tree.program] = ProgramCpu(tree)
         elif bound.tid is not None:
             accounts["tid", bound.tid] = ThreadCpu(bound.processes[0].pid, bound.tid)
         elif bound.target.kind == "pid":

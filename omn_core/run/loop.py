@@ -14,26 +14,29 @@ from omn_core.model.target import Target
 from omn_core.run.announce import Announcer
 from omn_core.run.events import Moment
 from omn_core.run.measurement import Measurement
+from omn_core.run.tree import Tree
 from omn_core.run.watch import Watch
 
 _AT_ONCE = 0
+_REAP_INTERVAL_NS = 1_000_000_000
 
 
 @attrs.define(eq=False)
 class Loop:
-    """One window over every request of a run. `has_program` says that a launched program is its length."""
+    """One window over every request of a run. `tree` is the launched program's; where there is one it is the window."""
 
     measurements: list[Measurement]
     bound: dict[Target, BoundTarget]
     watch: Watch
     announcer: Announcer
-    has_program: bool
+    tree: Tree | None
     duration_ns: int | None
     opened_ns: int = 0
+    _reaped_ns: int = 0
 
     def open(self) -> None:
         """Open the window of every request that has none of its own, all at one instant."""
-        self.opened_ns = time.monotonic_ns()
+        self.opened_ns = self._reaped_ns = time.monotonic_ns()
         for measurement in self.measurements:
             if measurement.bound is not None:
                 measurement.open(self.opened_ns)
@@ -56,6 +59,7 @@ class Loop:
                 return over
             self._retire()
             self._read_due()
+            self._reap()
 
     def close(self) -> Window:
         """Make the closing reads, close every window at one instant, then stop every collector."""
@@ -70,8 +74,10 @@ class Loop:
         """Iterate over the instants at which something is to be done; a past one makes the wait return at once."""
         if self.duration_ns is not None:
             yield self.opened_ns + self.duration_ns
-        if not self.has_program and not self._is_awaited():
+        if self.tree is None and not self._is_awaited():
             yield _AT_ONCE
+        if self.tree is not None and self.tree.adopts:
+            yield self._reaped_ns + _REAP_INTERVAL_NS
         for measurement in self.measurements:
             asked = measurement.asked_window
             if measurement.is_waiting and asked.start_ns:
@@ -91,7 +97,7 @@ class Loop:
     def _find_end(self) -> str | None:
         if self.duration_ns is not None and time.monotonic_ns() >= self.opened_ns + self.duration_ns:
             return "duration"
-        return None if self.has_program or self._is_awaited() else "served"
+        return None if self.tree is not None or self._is_awaited() else "served"
 
     def _is_gone(self, measurement: Measurement) -> bool:
         """Tell whether a request has ended by itself, inside a run that goes on.
@@ -131,6 +137,12 @@ class Loop:
                 measurement.stopped_because = "its window ended" if has_stopped else "its target ended"
             measurement.close(time.monotonic_ns() if measurement.gone_ns is None else measurement.gone_ns)
             measurement.stop()
+
+    def _reap(self) -> None:
+        now_ns = time.monotonic_ns()
+        if self.tree is not None and self.tree.adopts and now_ns >= self._reaped_ns + _REAP_INTERVAL_NS:
+            self.tree.reap_orphans()
+            self._reaped_ns = now_ns
 
     def _read_at_open(self, measurements: list[Measurement]) -> None:
         is_snapshot_due = self.duration_ns is None

@@ -59,9 +59,12 @@ class Program:
         return ProgramResult(launched.plan.arguments, launched.pid, launched.exit, lifetime_ns, cpu_ns)
 
 
-def start_program(plan: LaunchPlan) -> Program:
-    """Start a program and hold it before its exec. Raises as `launch` does."""
+def start_program(plan: LaunchPlan, *, adopts: bool) -> Program:
+    """Start a program and hold it before its exec. Raises as `launch` does.
+
+    `adopts` says that omn is the subreaper of what it starts and has no children of its own from here on.
+    """
     terminal = find_terminal()
     set_aside = frozenset(linux.read_children())
     launched = launch(plan)
-    return Program(launched, Tree(launched.pid, set_aside), terminal)
+    return Program(launched, Tree(launched.pid, launched.start_ticks, adopts, set_aside), terminal)

@@ -151,7 +151,7 @@ class _Run:
             measurement.prepare()
 
     def _launch(self, plan: LaunchPlan) -> None:
-        self.program = start_program(plan)
+        self.program = start_program(plan, adopts=self.options.become_subreaper)
         self.announcer.pid = self.program.launched.pid
         for target, bound in self.bound.items():
             if bound.launched:
@@ -173,11 +173,10 @@ class _Run:
             self.bound,
             self.watch,
             self.announcer,
-            has_program=launched is not None,
+            None if self.program is None else self.program.tree,
             duration_ns=self.resolved.session.duration_ns,
         )
-        tree = None if self.program is None else self.program.tree
-        cost.open(make_accounts(self.bound.values(), tree, adopts=self.options.become_subreaper))
+        cost.open(make_accounts(self.bound.values(), None if self.program is None else self.program.tree))
         self.interrupts.open_window()
         loop.open()
         if launched is not None:

@@ -50,13 +50,18 @@ class _Held:
 
 @attrs.define(eq=False)
 class Tree:
-    """The tree of one launched program. `set_aside` are children omn had before, which are none of it.
+    """The tree of one launched program, told from a later process of its number by `start_ticks`.
+
+    Where omn `adopts` orphans, every child of omn but those it had before (`set_aside`) is one; where it does not, its
+    children are the caller's and are left alone.
 
     `end` fills `adopted` with every orphan that was still alive, `reaped` with what omn reaped, `ended` with the
     number of processes killed, and `survivors` with those omn was not allowed to signal or that would not die.
     """
 
     program: int
+    start_ticks: int
+    adopts: bool
     set_aside: frozenset[int] = frozenset()
     adopted: list[Adopted] = attrs.field(factory=list)
     reaped: list[Reaped] = attrs.field(factory=list)
@@ -66,14 +71,14 @@ class Tree:
     def members(self) -> list[Member]:
         """Return every process of the tree that can be found now, the program first, zombies among them."""
         found: list[Member] = []
-        orphans = [pid for pid in linux.read_children() if pid != self.program and pid not in self.set_aside]
-        waiting = [(self.program, False), *((pid, True) for pid in orphans)]
+        waiting = [(self.program, False), *((pid, True) for pid in self._find_orphans())]
         seen: set[int] = set()
         while waiting:
             pid, is_orphan = waiting.pop(0)
             stat = None if pid in seen else linux.find_stat(pid)
             seen.add(pid)
-            if stat is not None:
+            is_other = stat is not None and pid == self.program and stat.start_ticks != self.start_ticks
+            if stat is not None and not is_other:
                 found.append(Member(pid, is_orphan, stat.is_zombie))
                 waiting += [(child, is_orphan) for child in linux.read_children(pid)]
         return found
@@ -93,6 +98,17 @@ class Tree:
         for member in self.members():
             if member.is_zombie and member.pid != self.program:
                 self.reap(member.pid)
+
+    def reap_orphans(self) -> None:
+        """Reap the orphans that have ended by themselves, so that a long run does not fill the process table."""
+        for pid in self._find_orphans():
+            if linux.find_exit(pid) is not None:
+                self.reap(pid)
+
+    def _find_orphans(self) -> list[int]:
+        if not self.adopts:
+            return []
+        return [pid for pid in linux.read_children() if pid != self.program and pid not in self.set_aside]
 
     def reap(self, pid: int) -> None:
         """Reap a process that has ended and is omn's child, and keep what cpu it used."""

@@ -166,5 +166,5 @@ def test_the_machine_has_no_cpu_of_its_own() -> None:
     system = BoundTarget(Target("system"), "system")
     one = BoundTarget(Target("pid", (os.getpid(),)), "process", (process,))
     again = BoundTarget(Target("pid", (os.getpid(), os.getpid())), "process", (process, process))
-    assert make_accounts([system], None, adopts=False) == []
-    assert len(make_accounts([system, one, again], None, adopts=False)) == 1
+    assert make_accounts([system], None) == []
+    assert len(make_accounts([system, one, again], None)) == 1

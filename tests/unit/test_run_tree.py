@@ -15,11 +15,12 @@ from omn_core.run import linux
 from omn_core.run.launcher import LaunchPlan
 from omn_core.run.program import Program, start_program
 from omn_core.run.search import get_program
+from omn_core.run.tree import Tree
 
 
-def _start(*arguments: str, stdout: Path | None = None) -> Program:
+def _start(*arguments: str, stdout: Path | None = None, adopts: bool = True) -> Program:
     plan = LaunchPlan(get_program(arguments[0]), arguments, None if stdout is None else str(stdout))
-    program = start_program(plan)
+    program = start_program(plan, adopts=adopts)
     program.launched.release()
     return program
 
@@ -102,7 +103,7 @@ def test_without_a_subreaper_an_orphan_is_nobodys(tmp_path: Path) -> None:
     if linux.is_subreaper():
         pytest.skip("these tests are run by a subreaper of its own making")
     path = tmp_path / "pid"
-    program = _start("sh", "-c", "setsid sleep 1000 & echo $!", stdout=path)
+    program = _start("sh", "-c", "setsid sleep 1000 & echo $!", stdout=path, adopts=False)
     program.launched.wait()
     program.launched.note_end()
     _finish(program)
@@ -155,6 +156,43 @@ def test_children_omn_had_before_are_set_aside() -> None:
         _finish(program)
         assert own.poll() is None
         own.communicate()
+
+
+@pytest.mark.spec("RUN-5")
+def test_children_a_librarys_caller_starts_meanwhile_are_its_own() -> None:
+    """Where omn adopts nobody, a child that is not the program's is not the run's to end."""
+    program = _start("sleep", "1000", adopts=False)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as own:
+        _finish(program)
+        assert own.poll() is None
+        own.communicate()
+
+
+def test_orphans_that_end_by_themselves_are_reaped_on_the_way() -> None:
+    """Their cpu is kept and their numbers are free, while the program and a living orphan are left alone."""
+    with linux.subreaper():
+        program = _start("sleep", "1000")
+        orphan = os.posix_spawn("/bin/true", ["true"], os.environ)
+        os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)
+        living = os.posix_spawn("/bin/sleep", ["sleep", "1000"], os.environ)
+        program.tree.reap_orphans()
+        assert [process.pid for process in program.tree.reaped] == [orphan]
+        assert _is_alive(living)
+        assert _is_alive(program.launched.pid)
+        _finish(program)
+        assert [one.pid for one in program.adopted()] == [living]
+
+
+def test_a_later_process_of_the_programs_number_is_none_of_its_tree() -> None:
+    """A number that was reused is a stranger's: it is not found, so it is never signalled."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as stranger:
+        stat = linux.find_stat(stranger.pid)
+        assert stat is not None
+        tree = Tree(stranger.pid, stat.start_ticks - 1, adopts=False)
+        assert tree.members() == []
+        tree.end()
+        assert stranger.poll() is None
+        stranger.communicate()
 
 
 def test_a_process_omn_may_not_signal_is_said_to_run_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,7 +261,7 @@ def test_windows_open_and_close_at_one_instant_and_the_closing_read_is_before_it
     assert _calls("test.interval") == ["prepare", "attach", "sample", "stop"]
 
 
-@pytest.mark.spec("RUN-15")
+@pytest.mark.spec("RUN-10", "RUN-15")
 def test_a_counters_baseline_is_before_the_release_and_no_tiny_interval_opens_it() -> None:
     """A gauge is read at the opening, a counter is not; its first interval holds everything since the attach."""
     target = _launch("sh", "-c", "sleep 0.09")
@@ -640,6 +640,7 @@ def test_the_programs_output_goes_where_it_was_asked_to(tmp_path: Path, monkeypa
     assert (tmp_path / "error").read_text() == "error unset\n"
 
 
+@pytest.mark.spec("SEC-6")
 def test_a_tree_of_files_in_place_of_the_machine_is_said(tmp_path: Path) -> None:
     """A run under a sysroot is never mistaken for one of this machine."""
     options = RunOptions(sysroot=str(tmp_path))
@@ -659,6 +660,29 @@ def test_a_run_outside_the_main_thread_watches_no_signals() -> None:
     assert documents[0].program is not None
     assert documents[0].program.exit == {"code": 5}
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.spec("REQ-9")
+def test_an_exit_that_nobody_can_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that ignores SIGCHLD lets the kernel reap by itself; outside the main thread omn cannot help it."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    documents: list[Document] = []
+    try:
+        session = make_session(resolve("Threads", _launch("sh", "-c", "exit 5"), mode="count"))
+        thread = threading.Thread(target=lambda: documents.append(run(session, make_registry())))
+        thread.start()
+        thread.join()
+        (document,) = documents
+        assert document.program is not None
+        assert document.program.exit is None
+        assert document.program.cpu_ns is None
+        documents.clear()
+        document = run(session, make_registry())
+        assert document.program is not None
+        assert document.program.exit == {"code": 5}
+        assert signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_nothing_is_left_open_after_a_run() -> None:

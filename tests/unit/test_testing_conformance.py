@@ -310,8 +310,8 @@ def test_two_plugins_that_claim_one_source_are_both_named(check: Check, site: Pa
             (
                 "plugin",
                 "@hookimpl\ndef omn_emits",
-                "@hookimpl\ndef omn_targets():\n    return [TargetRow('moon', "
-                "'omn_{name}.things:probe')]\n\n@hookimpl\ndef omn_emits",
+                ("@hookimpl\ndef omn_targets():\n    return [TargetRow('moon', "
+                "'omn_{name}.things:probe')]\n\n@hookimpl\ndef omn_emits"),
             ),
             "targets",
             "'moon' is no kind of target; the kinds are ",
