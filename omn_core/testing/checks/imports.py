@@ -58,6 +58,7 @@ def check_cost(subject: Subject) -> Iterator[str]:
 def _measure(name: str) -> dict[str, Any] | str:
     """Import a module in a process of its own; return its cost and what came with it, or why that failed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed plugin is compiled once, not at every start
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, name], capture_output=True, env=environment, timeout=60, check=False
     )
