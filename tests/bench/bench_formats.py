@@ -63,7 +63,7 @@ def make_events(events: int = EVENTS) -> Batch:
         keys={"task": Column(random.integers(1, 5000, events)), "cpu": Column(random.integers(0, 2, events))},
         attributes={
             "value": Column(random.lognormal(11, 2, events).astype(np.int64)),
-            "share": Column(random.random(EVENTS)),
+            "share": Column(random.random(events)),
             "comm": Column(random.integers(0, 200, events), None, names),
         },
         weight=random.integers(1, 9, events),
