@@ -121,8 +121,8 @@ def make_entry(written: WrittenEntry, path: str, line: int) -> Entry:
 
 
 def make_backend(written: WrittenBackend) -> Backend:
-    """Make the model's backend, in which a subset that nobody wrote is empty."""
+    """Make the model's backend, in which modes, emits and targets that nobody wrote are empty."""
     plain: dict[str, Any] = {field.name: getattr(written, field.name) for field in attrs.fields(WrittenBackend)}
-    for name in ("modes", "emits", "targets", "keys", "filter_fields"):
+    for name in ("modes", "emits", "targets"):
         plain[name] = plain[name] or ()
     return Backend(**plain)

@@ -13,6 +13,9 @@ from omn_core.cli.output import write_plain
 from omn_core.model.catalog import Backend, Entry
 from omn_core.resolve.complete import find_entry
 
+_LISTS = ("keys", "filter_fields")
+"""Fields whose empty list says something: that there is none."""
+
 
 @click.command("catalog", epilog="\b\nExamples:\n  omn catalog mem.rss\n  omn catalog mem --format json\n")
 @click.argument("word", required=False)
@@ -42,14 +45,14 @@ def make_plain_entry(entry: Entry) -> dict[str, Any]:
     plain["emits"] = {mode: list(emits) for mode, emits in entry.emits.items()}
     plain["default"] = _plain(attrs.asdict(entry.default))
     plain["chain"] = [make_plain_backend(backend) for backend in entry.chain]
-    return _plain(plain)
+    return _plain(plain) | {name: list(plain[name]) for name in _LISTS if not plain[name]}
 
 
 def make_plain_backend(backend: Backend) -> dict[str, Any]:
     """Return a backend in the words of its file."""
     plain: dict[str, Any] = {field.name: getattr(backend, field.name) for field in attrs.fields(Backend)}
     plain["requires"] = [need.text for need in backend.requires]
-    return _plain(plain)
+    return _plain(plain) | {name: [] for name in _LISTS if plain[name] == ()}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,9 @@ TEXT = "text"
 
 @attrs.frozen
 class Backend:
-    """One mechanism of a chain. An empty tuple or None means that the entry's own applies.
+    """One mechanism of a chain. None, and empty modes, emits and targets, mean that the entry's own apply.
 
+    Empty `keys` or `filter_fields` say that its events carry none of the entry's.
     `requires` must all be available. `cost` is the worst regime's band, `cost_by_regime` the others'. After the first
     of a chain, either `degrades` says what is lost or `equivalent` that nothing is. `uncollected` says why nobody
     collects it yet, `unseen` on what alone its reader was tested when no machine here has the hardware.
@@ -33,8 +34,8 @@ class Backend:
     modes: tuple[str, ...] = ()
     emits: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    filter_fields: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
+    filter_fields: tuple[str, ...] | None = None
     filter_in_program: tuple[str, ...] = ()
     unit: str | None = None
     uncollected: str | None = None
@@ -106,11 +107,11 @@ class Entry:
 
     def keys_of(self, backend: Backend) -> tuple[str, ...]:
         """The keys a backend's events carry."""
-        return backend.keys or self.keys
+        return self.keys if backend.keys is None else backend.keys
 
     def filter_fields_of(self, backend: Backend) -> tuple[str, ...]:
         """The fields a filter may name on a backend, `value` and `kind` apart."""
-        return backend.filter_fields or self.filter_fields
+        return self.filter_fields if backend.filter_fields is None else backend.filter_fields
 
     def unit_of(self, backend: Backend, attribute: str) -> str:
         """The unit of an attribute as a backend reports it."""

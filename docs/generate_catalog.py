@@ -1,0 +1,172 @@
+"""Write the manual's catalog pages from the installed families: `python docs/generate_catalog.py`.
+
+One page for each family that ships with omn, its sources in the order of their names, everything taken from the catalog
+and the registry; a test holds the pages to what this makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from omn_core.catalog.known import read_known
+from omn_core.catalog.load import load_catalog
+from omn_core.model.catalog import Backend, Catalog, Entry
+from omn_core.model.target import KINDS
+from omn_core.plugins import Registry, discover
+
+PAGES = Path(__file__).parent / "catalog"
+SPELLINGS = {"launch": "-- PROGRAM"}
+"""How a target is written where that is not `--` and its kind."""
+
+
+def render_pages(catalog: Catalog, registry: Registry) -> dict[str, str]:
+    """Return each page's text by its file name: those of the families, and the one that lists them."""
+    shipped = read_known().distributions
+    families = [family for family in catalog.families() if _owner(catalog, family) in shipped]
+    pages = {f"{family}.md": "\n".join([*_iter_family(catalog, registry, family), ""]) for family in families}
+    return {"index.md": "\n".join([*_iter_index(catalog, families), ""]), **pages}
+
+
+def _owner(catalog: Catalog, family: str) -> str:
+    return next(catalog.distributions[entry.id] for entry in catalog.entries.values() if entry.family == family)
+
+
+def _entries(catalog: Catalog, family: str) -> list[Entry]:
+    return [entry for entry in catalog.entries.values() if entry.family == family]
+
+
+def _iter_index(catalog: Catalog, families: Sequence[str]) -> Iterator[str]:
+    yield "# The catalog"
+    yield ""
+    yield "What each source measures, on what, how, and through which mechanisms. These pages are made of the families'"
+    yield "catalogs. `omn catalog SOURCE` prints an entry as it stands; `omn list` asks the machine you are on."
+    yield ""
+    yield "```{toctree}"
+    yield from families
+    yield "```"
+    yield ""
+    yield from _table(
+        ("source", "what it measures"),
+        [(f"[`{e.id}`]({family}.md)", e.title) for family in families for e in _entries(catalog, family)],
+    )
+
+
+def _iter_family(catalog: Catalog, registry: Registry, family: str) -> Iterator[str]:
+    yield f"# The family `{family}`"
+    yield ""
+    yield f"From the distribution `{_owner(catalog, family)}`. Made of its catalog by `docs/generate_catalog.py`."
+    for entry in _entries(catalog, family):
+        yield ""
+        yield f"## {entry.id}"
+        yield ""
+        yield f"{entry.title[0].upper()}{entry.title[1:]}."
+        yield ""
+        yield from _iter_question(entry, catalog, registry)
+        yield ""
+        yield from _iter_targets(entry, registry)
+        yield ""
+        yield from _iter_fields(entry)
+        yield ""
+        yield from _iter_chain(entry, registry)
+
+
+def _iter_question(entry: Entry, catalog: Catalog, registry: Registry) -> Iterator[str]:
+    meaning = catalog.vocabulary.units[entry.unit].meaning
+    yield f"- Measures `{entry.value}`, in {entry.unit}{'' if meaning == entry.unit else f' ({meaning})'}."
+    yield from (_describe_mode(entry, mode, registry) for mode in entry.modes)
+    yield f"- Keys: {_words(entry.keys)}."
+    yield f"- A filter may name: {_words(entry.filter_fields)}, and `value` and `kind`."
+    yield f"- Determinism {entry.determinism}: {catalog.vocabulary.determinism[entry.determinism]}."
+    if entry.stacks is not None:
+        yield f"- Stacks: {entry.stacks}."
+    if entry.overflow is not None:
+        yield f"- Overflow: {entry.overflow}."
+    yield from (f"- Caveat: {caveat}." for caveat in entry.caveats)
+
+
+def _describe_mode(entry: Entry, mode: str, registry: Registry) -> str:
+    default = entry.default.emits.get(mode)
+    emits = ", ".join(f"`{emit}`" + (" (default)" if emit == default else "") for emit in entry.emits[mode])
+    serving = [backend.id for backend in entry.chain if mode in entry.modes_of(backend)]
+    is_collected = any((entry.id, backend) in registry.collectors for backend in serving)
+    mark = (
+        " (default)" if mode == entry.default.mode else "" if is_collected else " (declared; nothing collects it yet)"
+    )
+    return f"- Mode `{mode}`{mark}: {emits}."
+
+
+def _iter_targets(entry: Entry, registry: Registry) -> Iterator[str]:
+    rows = []
+    for kind in KINDS:
+        if kind in entry.targets:
+            served = "yes" if kind in registry.targets else "declared; nothing installed finds one yet"
+            reason = entry.targets[kind]
+            rows.append((f"`{SPELLINGS.get(kind, f'--{kind}')}`", served if reason is None else f"no: {reason}"))
+    yield from _table(("target", "served"), rows)
+
+
+def _iter_fields(entry: Entry) -> Iterator[str]:
+    rows = [(f"`{name}`", unit, "the value" if name == entry.value else "") for name, unit in entry.attributes.items()]
+    yield from _table(("attribute", "unit", ""), rows)
+
+
+def _iter_chain(entry: Entry, registry: Registry) -> Iterator[str]:
+    yield "The chain, in the order it is walked:"
+    yield ""
+    rows = [(str(place), *_describe(entry, backend, registry)) for place, backend in enumerate(entry.chain, 1)]
+    yield from _table(("", "backend", "requires", "cost", "serves only", "against the first", "collected"), rows)
+
+
+def _describe(entry: Entry, backend: Backend, registry: Registry) -> tuple[str, ...]:
+    if (entry.id, backend.id) in registry.collectors:
+        collected = "yes" if backend.unseen is None else f"yes, never run on its hardware: {backend.unseen}"
+    else:
+        collected = f"no: {backend.uncollected}"
+    compared = backend.degrades or ("equivalent" if backend.equivalent else "the reference")
+    regimes = "".join(f", {band} when {regime}" for regime, band in backend.cost_by_regime.items())
+    needs = " ".join(f"`{need.text}`" for need in backend.requires)
+    return f"`{backend.id}`", needs, backend.cost + regimes, _subset(backend), compared, collected
+
+
+def _subset(backend: Backend) -> str:
+    """Say in what a backend serves less than its entry, or measures in another unit."""
+    parts: Mapping[str, Sequence[str] | None] = {
+        "modes": backend.modes or None,
+        "emits": backend.emits or None,
+        "targets": backend.targets or None,
+        "keys": backend.keys,
+        "filter": backend.filter_fields,
+    }
+    said = [f"{name} {_words(words)}" for name, words in parts.items() if words is not None]
+    return "; ".join([*said, *([f"in {backend.unit}"] if backend.unit is not None else [])])
+
+
+def _words(words: Sequence[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words) or "none"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield _row(head)
+    yield _row(["---"] * len(head))
+    yield from (_row(row) for row in rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def main() -> None:
+    """Write every page, and remove one of a family that is gone."""
+    registry = discover()
+    pages = render_pages(load_catalog(registry), registry)
+    PAGES.mkdir(exist_ok=True)
+    for path in PAGES.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        (PAGES / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
