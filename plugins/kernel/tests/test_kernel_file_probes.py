@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 from omn_kernel.probes import files
@@ -72,7 +74,7 @@ def test_a_closed_path_names_its_mode(sysroot: Sysroot, monkeypatch: pytest.Monk
     def refuse(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(files.os, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     answer = probe_path(need("path", "/proc/slabinfo"), at(sysroot))
     assert answer.state is State.RESTRICTED
     assert "mode 0400" in (answer.reason or "")
@@ -84,7 +86,7 @@ def test_a_path_that_answers_otherwise_is_unknown(sysroot: Sysroot, monkeypatch:
     def fail(path: str, flags: int) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(files.os, "open", fail)
+    monkeypatch.setattr(os, "open", fail)
     assert probe_path(need("path", "/proc/x"), at(sysroot)) == Probe(
         State.UNKNOWN, "/proc/x answers Input/output error"
     )
@@ -186,8 +188,18 @@ def test_nothing_is_always_there(sysroot: Sysroot) -> None:
     assert probe_nothing(need("tool-free"), at(sysroot)).state is State.AVAILABLE
 
 
-def test_a_file_closed_to_this_user_is_restricted_on_this_machine() -> None:
-    """The real thing, where this machine has such a file and this user is not root."""
-    if os.geteuid() == 0:
-        pytest.skip("root may read every file")
-    assert probe_path(need("path", "/proc/1/environ"), ProbeContext()).state is State.RESTRICTED
+def test_a_file_closed_to_another_user_is_restricted_on_this_machine() -> None:
+    """The real thing: a user who is not the owner is told the mode and not that the file is absent."""
+    code = (
+        "import os\n"
+        "from omn_core.api import Need, ProbeContext\n"
+        "from omn_kernel.probes.files import probe_path\n"
+        "if os.geteuid() == 0:\n"
+        "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "answer = probe_path(Need('path:/proc/1/environ', 'path', '/proc/1/environ'), ProbeContext())\n"
+        "print(answer.state.value, answer.reason)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"another user cannot import this installation: {done.stderr.strip().splitlines()[-1]}")
+    assert done.stdout.startswith("restricted /proc/1/environ is closed to this user (mode 0400")

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 from omn_kernel.native import calls
-from omn_kernel.probes import bpf, events, prototypes, tracepoints
+from omn_kernel.probes import bpf, prototypes, tracepoints
 from omn_kernel.probes.netlink import make_family_request, parse_error, probe_netlink
 from omn_kernel.probes.privileges import read_privileges
 
@@ -183,7 +183,7 @@ def test_a_machine_target_is_asked_on_a_cpu(registry: Registry, monkeypatch: pyt
         opened.append((pid, cpu))
         return os.open("/dev/null", os.O_RDONLY)
 
-    monkeypatch.setattr(events.calls, "open_perf_event", note)
+    monkeypatch.setattr(calls, "open_perf_event", note)
     ask(registry, "perf:sw:page-faults", "pid")
     ask(registry, "perf:sw:page-faults", "system")
     ask(registry, "perf:sw:page-faults", "cpu")
@@ -212,7 +212,7 @@ def test_user_mode_alone_serves_what_the_program_raises(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, text: str, target: str, state: State
 ) -> None:
     """An event that only the kernel's code raises is asked with the kernel, and a machine is never asked without it."""
-    monkeypatch.setattr(events.calls, "open_perf_event", refuse_the_kernel)
+    monkeypatch.setattr(calls, "open_perf_event", refuse_the_kernel)
     answer = ask(registry, text, target)
     assert answer.state is state
     assert "perf_event_paranoid" in (answer.reason or "")
@@ -227,7 +227,7 @@ def test_a_counter_that_the_machine_lacks_is_missing(
     def refuse(kind: int, config: int, **rest: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(events.calls, "open_perf_event", refuse)
+    monkeypatch.setattr(calls, "open_perf_event", refuse)
     assert ask(registry, "perf:hw:cycles").state is State.MISSING
 
 
@@ -257,7 +257,7 @@ def test_a_kprobe_is_what_opening_it_says(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(tracepoints, "read_unit_type", lambda sysroot, name: 8)
-    monkeypatch.setattr(tracepoints.calls, "open_perf_event", refuse)
+    monkeypatch.setattr(calls, "open_perf_event", refuse)
     assert ask(registry, "kprobe:vfs_read").state is state
 
 
