@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from omn_core.errors import RequestError
+from omn_core.format.as_yaml import render_yaml
 from omn_core.located import Located, LocatedError, parse_json, parse_toml, parse_yaml
 from omn_core.model.request import EmitSpec, Request, RequestWindow, Session
 from omn_core.model.target import Target
@@ -63,9 +62,7 @@ SESSIONS = st.builds(
 
 
 def as_yaml(plain: Any) -> Located:
-    stream = io.StringIO()
-    YAML(typ="safe", pure=True).dump(plain, stream)
-    return parse_yaml(stream.getvalue())
+    return parse_yaml(render_yaml(plain))
 
 
 @pytest.mark.spec("REQ-2", "REQ-3")
