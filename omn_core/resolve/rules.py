@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from omn_core.errors import RequestError
+from omn_core.errors import NotCollected, RequestError
 from omn_core.model.resolved import ResolvedRequest, ResolvedSession
 
 
 def check_resolved_session(resolved: ResolvedSession) -> None:
-    """Apply every rule in order. Raises RequestError for the first that is broken."""
+    """Apply every rule in order. Raises RequestError or NotCollected for the first that is broken."""
     for request in resolved.requests:
+        _check_stacks(request)
         _check_processes(request)
         _check_launch(request, resolved)
     _check_end(resolved)
+
+
+def _check_stacks(request: ResolvedRequest) -> None:
+    """How stacks are walked or named means nothing where the chosen collector reads none: it is never ignored."""
+    asked = request.request.stack is not None or request.request.symbols is not None
+    if asked and not request.collector.reads_stacks:
+        raise NotCollected(
+            f"{request.entry.id} is served by {request.backend.id}, whose events carry no stacks to walk or to name",
+            "leave --stack and --symbols out",
+        )
 
 
 def _check_processes(request: ResolvedRequest) -> None:

@@ -58,6 +58,8 @@ def expect(ran: Any, code: int, said: str) -> None:
         (("mem.rss", "--backend", "fs:proc:statm", "--", "true"), 2, "--backend is written force:ID"),
         (("mem.rss", "--backend", "force:nothing", "--", "true"), 2, "has no backend 'nothing'"),
         (("mem.meminfo", "--system"), 2, "nothing ends this run"),
+        (("mem.faults", "-m", "count", "-e", "count", "--stack", "fp", "--", "true"), 3, "carry no stacks"),
+        (("mem.faults", "-m", "count", "-e", "count", "--symbols", "none", "--", "true"), 3, "carry no stacks"),
         (("mem.meminfo", "--system", "-d", "1s", "--program-stderr", "x"), 2, "no program is launched"),
         (("mem.rss", "--dump-request", "--dump-session", "--", "true"), 2, "one dump at a time"),
         (("-f", "/nowhere/session.yaml"), 2, "this session cannot be read"),

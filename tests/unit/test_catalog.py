@@ -140,6 +140,17 @@ def test_a_broken_entry_is_refused_by_file_entry_and_line(
     assert all(other.state != "failed" for other in registry.records if other is not record)
 
 
+@pytest.mark.spec("CAT-2", "RES-4")
+def test_a_backend_may_say_that_its_events_carry_no_key(laboratory: Any, entry_text: Any) -> None:
+    """An empty list of keys or fields is none; a list that is not there is the entry's own."""
+    laboratory.install_lab(entry_text(None, FIRST + "\n" + second(keys="[]", filter_fields="[]").partition("\n")[2]))
+    _, catalog = laboratory.load()
+    entry = catalog.entries["lab.depth"]
+    first, other = entry.chain
+    assert (entry.keys_of(first), entry.filter_fields_of(first)) == (entry.keys, entry.filter_fields)
+    assert (entry.keys_of(other), entry.filter_fields_of(other)) == ((), ())
+
+
 @pytest.mark.spec("CAT-8", "CAT-10")
 @pytest.mark.parametrize(
     ("band", "regime", "loads"), [("med", "low", True), ("med", "med", True), ("low", "med", False)]
