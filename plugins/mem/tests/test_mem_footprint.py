@@ -36,8 +36,9 @@ def drive(registry: Registry, catalog: Catalog) -> Drive:
         *,
         sysroot: object = "/",
         emit: str = "",
+        keys: tuple[str, ...] = (),
     ) -> Driver:
-        resolved = resolve_onto(catalog.entries[source], backend, target.target)
+        resolved = resolve_onto(catalog.entries[source], backend, target.target, keys=keys)
         if emit:
             resolved = attrs.evolve(resolved, emits=(EmitSpec(emit),))
         factory = registry.load(registry.collectors[source, backend].factory)
@@ -153,6 +154,8 @@ def test_names_are_read_where_an_answer_can_show_them(machine: Sysroot, drive: D
     with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, emit="raw") as driver:
         assert [row["comm"] for row in driver.sample()] == ["first", "\udcff\udcfe) R 1 ("]
         machine.write("/proc/12/comm", "renamed\n")
+        assert driver.sample()[0]["comm"] == "renamed"
+    with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, keys=("comm",)) as driver:
         assert driver.sample()[0]["comm"] == "renamed"
     with drive("mem.rss", "fs:proc:statm", target, sysroot=machine) as driver:
         assert "comm" not in driver.sample()[0]
