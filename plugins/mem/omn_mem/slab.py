@@ -26,7 +26,7 @@ class CachesCollector(CollectorBase):
     def attach(self, target: BoundTarget) -> None:
         """Open the file, which the kernel keeps for root."""
         resolved = self.resolved
-        self._divides = resolved.mode == "snapshot" or "cache" in resolved.keys or is_asked(resolved, "cache")
+        self._divides = resolved.mode == "snapshot" or is_asked(resolved, "cache")
         try:
             self._file = PolledFile(place(self.context.sysroot, "/proc/slabinfo"), many_records=True, size=1 << 16)
         except PermissionError:
