@@ -108,7 +108,9 @@ def run_command(arguments: list[str]) -> int:
         application = Application(registry, program)
         if own and own[0] not in (*registry.commands, "--help", "--version"):
             own = [MEASURE, *_name_known(own, registry)]
-        outcome = commands.main(own or ["--help"], "omn", standalone_mode=False, obj=application)
+        # Not `main`, which would end the process itself on a closed pipe.
+        with commands.make_context("omn", own or ["--help"], obj=application) as context:
+            outcome = commands.invoke(context)
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
@@ -119,7 +121,7 @@ def run_command(arguments: list[str]) -> int:
     except OmnError as error:
         return render_error(error)
     except BrokenPipeError:
-        _drop_stdout()
+        drop_stdout()
         return _say(FAILED)
 
 
@@ -172,7 +174,7 @@ def _say_usage(error: click.ClickException) -> int:
     return 2
 
 
-def _drop_stdout() -> None:
+def drop_stdout() -> None:
     """Point stdout at nothing, so that the interpreter's own flush at exit does not complain again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

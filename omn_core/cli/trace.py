@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from omn_core.cli.app import Application, get_application
+from omn_core.cli.app import Application, drop_stdout, get_application
 from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.options import build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
-from omn_core.errors import OmnError, RequestError, RunFailed
+from omn_core.errors import RequestError, RunFailed
 from omn_core.model.request import Request, Session
 from omn_core.resolve.complete import Completed
 
@@ -130,6 +130,10 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     resolved = _resolve(application, session)
     from omn_core.run.runner import RunOptions, run
 
+    if given["output"] is not None:
+        from omn_core.store import make_folder
+
+        make_folder(given["output"])
     options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True, started_cpu_ns=0)
     document = run(resolved, application.registry, options)
     _write(application, document, row.reference, given["output"], write_out(session, completed))
@@ -143,25 +147,28 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
 
 def _write(application: Application, document: Document, encoder: str, folder: Path | None, session: Session) -> None:
     """Write the run's folder, then the answer. What cannot be written fails the run, saying if anything was."""
-    written = False
+    if folder is not None:
+        _write_folder(application, document, folder, session)
     try:
-        if folder is not None:
-            from omn_core.resolve.plain import make_plain_resolved
-            from omn_core.session.shape import make_plain_session
-            from omn_core.store import write_run
-
-            text = io.BytesIO()
-            yaml = application.registry.load(application.registry.formats["yaml"].reference)
-            yaml.write_plain(make_plain_session(session), text, application.style)
-            versions = application.registry.versions()
-            plain = make_plain_resolved(document.session, versions)
-            write_run(folder, document, text.getvalue().decode(), plain)
-            written = True
         application.registry.load(encoder).write(document, sys.stdout.buffer, application.style)
         sys.stdout.buffer.flush()
-    except OmnError:
-        raise
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        raise RunFailed(f"the answer could not be written: {error}", written) from error
+        drop_stdout()
+        raise RunFailed(f"the answer could not be written: {error}", folder is not None) from error
+
+
+def _write_folder(application: Application, document: Document, folder: Path, session: Session) -> None:
+    from omn_core.format.as_yaml import YAML
+    from omn_core.resolve.plain import make_plain_resolved
+    from omn_core.session.shape import make_plain_session
+    from omn_core.store import compute_view, write_run
+
+    text = io.BytesIO()
+    YAML.write_plain(make_plain_session(session), text, application.style)
+    write_run(
+        folder,
+        document,
+        session=text.getvalue().decode(),
+        resolved=make_plain_resolved(document.session, application.registry.versions()),
+        view=compute_view(document),
+    )

@@ -17,7 +17,7 @@ from omn_core.model.style import TextStyle
 class Count:
     """How many occurrences there were, and the total of what they measured."""
 
-    def compute(self, series: Series, spec: EmitSpec) -> Answer:  # the emit contract's signature
+    def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return `events` (weighted) and `value`.
 
         `value` is the total where values add up, else the one reading of the last instant. It is None where nothing

@@ -15,7 +15,7 @@ from omn_core.model.style import TextStyle
 class Rate:
     """The total over the window's length."""
 
-    def compute(self, series: Series, spec: EmitSpec) -> Answer:  # the emit contract's signature
+    def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return `per_second` and `total`, in the series' unit.
 
         No events over a window are a rate of zero. Events that carry no measurement leave both None, and so does a

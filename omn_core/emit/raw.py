@@ -14,7 +14,7 @@ from omn_core.model.style import TextStyle
 class Raw:
     """The events one by one."""
 
-    def compute(self, series: Series, spec: EmitSpec) -> Answer:  # the emit contract's signature
+    def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return how many events the series lists: rows, not the occurrences that they stand for."""
         return {"lower_bound": series.lower_bound, "events": len(series.batch)}
 

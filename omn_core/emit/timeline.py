@@ -17,7 +17,7 @@ from omn_core.model.style import TextStyle
 class Timeline:
     """Every measurement with its instant, in order of time."""
 
-    def compute(self, series: Series, spec: EmitSpec) -> Answer:  # the emit contract's signature
+    def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return the points. Rows of one instant are one point where values add up, else a point each."""
         when = series.batch.ts if series.measured is None else series.batch.ts[series.measured]
         if series.adds_up:

@@ -25,7 +25,7 @@ def render_json(value: Any) -> str:
 class JsonEncoder:
     """A run as one JSON object: a line for each part of it, of each result, and for each raw event."""
 
-    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # JSON has no style
+    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:
         """Write a run. Raw events are encoded a bounded number at a time."""
         from omn_core.format.plain import compute_plain
 
@@ -39,7 +39,7 @@ class JsonEncoder:
             separator = b",\n"
         stream.write(b"}\n")
 
-    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:  # JSON has no style
+    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:
         """Write plain values, indented."""
         stream.write(json.dumps(escape_tree(value), indent=2, allow_nan=False).encode() + b"\n")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class NdjsonEncoder:
     """A run as lines: its events, its answers, then the run itself."""
 
-    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # JSON has no style
+    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:
         """Write a run, each event as soon as its chunk is encoded."""
         from omn_core.format.events import iter_rows
         from omn_core.format.plain import compute_plain

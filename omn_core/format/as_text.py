@@ -20,7 +20,7 @@ class TextEncoder:
 
         write_run(document, stream, style)
 
-    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:  #
+    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:
         """Write plain values as YAML, which reads as well as anything and can be fed back."""
         stream.write(render_yaml(value).encode())
 

@@ -23,7 +23,7 @@ _LIMIT = 1 << 63
 class TomlEncoder:
     """A run, or plain values, as one TOML document."""
 
-    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # TOML has no style
+    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:
         """Write a run. Raw events are tables of their result, encoded a bounded number at a time."""
         import tomli_w
 
@@ -39,7 +39,7 @@ class TomlEncoder:
             stream.write(b"\n[[results]]\n" + _nest(tomli_w.dumps({"results": shown})).encode())
             _write_rows(result, stream)
 
-    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:  # TOML has no style
+    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:
         """Write plain values. A session written so is a session file."""
         import tomli_w
 

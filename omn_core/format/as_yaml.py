@@ -30,7 +30,7 @@ def render_yaml(value: Any) -> str:
 class YamlEncoder:
     """A run, or plain values, as one YAML document."""
 
-    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:  # YAML has no style
+    def write(self, document: Document, stream: BinaryIO, style: TextStyle) -> None:
         """Write a run. Raw events are encoded a bounded number at a time, after the rest of their result."""
         from omn_core.format.plain import compute_plain
 
@@ -42,7 +42,7 @@ class YamlEncoder:
             else:
                 stream.write(render_yaml({name: value}).encode())
 
-    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:  # YAML has no style
+    def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:
         """Write plain values. A session written so is a session file."""
         stream.write(render_yaml(value).encode())
 

@@ -11,6 +11,7 @@ _TFD_TIMER_ABSTIME = 1
 _NANOSECONDS = 1_000_000_000
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_settime = _libc.timerfd_settime
 
 
 class _TimeSpec(ctypes.Structure):
@@ -59,12 +60,15 @@ class Timer:
 
     def __init__(self) -> None:
         self.descriptor = _checked(_libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC))
+        # Set once a tick: what the call needs is made once.
+        self._spec = _TimerSpec()
+        self._value = self._spec.value
+        self._arguments = (self.descriptor, _TFD_TIMER_ABSTIME, ctypes.byref(self._spec), None)
 
     def set(self, at_ns: int | None) -> None:
         """Set it to an instant, CLOCK_MONOTONIC nanoseconds (a past one is at once), or to none."""
-        seconds, nanoseconds = (0, 0) if at_ns is None else divmod(max(at_ns, 1), _NANOSECONDS)
-        spec = _TimerSpec(_TimeSpec(0, 0), _TimeSpec(seconds, nanoseconds))
-        _checked(_libc.timerfd_settime(self.descriptor, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None))
+        self._value.seconds, self._value.nanoseconds = (0, 0) if at_ns is None else divmod(max(at_ns, 1), _NANOSECONDS)
+        _checked(_settime(*self._arguments))
 
     def close(self) -> None:
         """Let the descriptor go."""

@@ -24,6 +24,7 @@ POLL_INTERVAL_NS = 1_000_000_000
 DRAIN_INTERVAL_NS = 100_000_000
 """How often a stream's buffers are emptied."""
 
+_WHOLE_RUN = RequestWindow()
 _STREAMS = ("sample", "trace")
 Told = TypeVar("Told")
 
@@ -65,7 +66,7 @@ class Measurement:
     @property
     def asked_window(self) -> RequestWindow:
         """The request's own window inside the run; no offsets where it has none."""
-        return self.resolved.request.window or RequestWindow()
+        return self.resolved.request.window or _WHOLE_RUN
 
     @property
     def is_waiting(self) -> bool:

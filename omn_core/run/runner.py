@@ -211,6 +211,7 @@ class _Run:
             program=None if ended is None else ended.result(None if program_cpu is None else program_cpu.total_ns()),
             adopted=() if ended is None else ended.adopted(),
             plugins=self.registry.versions(),
+            emits=self.registry.emits,
             notes=(*self.notes, *(() if ended is None else ended.notes), *self.announcer.notes, *cost.notes()),
         )
 

@@ -7,6 +7,7 @@ does not stop and reports nothing.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -297,8 +298,9 @@ class Running:
         os.write(self._tell, b"\n")
 
     def finish(self) -> int:
-        """Let the workload go on from its last step, and return how it ended, as Popen spells it."""
-        self.release()
+        """Let the workload go on from its last step if it still runs, reap it, and return how it ended (as Popen)."""
+        with contextlib.suppress(BrokenPipeError):
+            self.release()
         return self._child.wait(self._timeout_s)
 
     def wait_exited(self) -> None:

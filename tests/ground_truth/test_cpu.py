@@ -169,7 +169,7 @@ def test_the_machine_beside_a_program_is_the_machine(omn: Any) -> None:
     assert ran.code == 0, ran.stderr
     assert ran.result["scope"] == "system"
     assert {series["key"]["cpu"] for series in ran.result["series"]} == set(os.sched_getaffinity(0))
-    assert any("the program sets the window" in caveat for caveat in ran.result["caveats"])
+    assert any("the launched program set the window" in caveat for caveat in ran.result["caveats"])
     assert ran.document["program"]["exit"] == {"code": 0}
 
 

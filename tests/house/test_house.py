@@ -14,8 +14,13 @@ LONGEST_MODULE = 500
 LONGEST_FUNCTION = 60
 BANNED_NAMES = {"utils.py", "helpers.py", "common.py", "manager.py", "misc.py"}
 BROAD_EXCEPTS = {
+    "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
     "omn_core/plugins.py": 1,  # a plugin's hook, called in its guard
     "omn_core/resolve/probes.py": 1,  # a plugin's probe, called in its guard
+    "omn_core/run/announce.py": 1,  # a plugin's observer, called in its guard
+    "omn_core/run/measurement.py": 4,  # a plugin's collector, called in its guards: made, begun, sampled, asked
+    "omn_core/run/runner.py": 1,  # a plugin's binder, called in its guard
+    "omn_core/testing/checks/guard.py": 1,  # the conformance kit's calls into a plugin
     "omn_core/structure.py": 2,  # cattrs' own way: errors are gathered, and raised again as one with its place
 }
 """Where `except Exception` may stand, how often, and why."""

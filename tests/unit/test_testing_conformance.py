@@ -298,21 +298,12 @@ def test_two_plugins_that_claim_one_source_are_both_named(check: Check, site: Pa
             "the entry point 'good' names 'omn_good.things', not a module called plugin",
         ),
         (
-            (
-                "things",
-                "from omn_core.api import",
-                "from omn_core.cache import find_cache_folder\nfrom omn_core.api import",
-            ),
+            ("things", "class Things", "import omn_core.cache\n\nclass Things"),
             "public-names",
             "omn_good/things.py:4 imports omn_core.cache; only omn_core.api is public",
         ),
         (
-            (
-                "plugin",
-                "@hookimpl\ndef omn_emits",
-                ("@hookimpl\ndef omn_targets():\n    return [TargetRow('moon', "
-                "'omn_{name}.things:probe')]\n\n@hookimpl\ndef omn_emits"),
-            ),
+            ("plugin", "@hookimpl\ndef omn_emits", MOON + "@hookimpl\ndef omn_emits"),
             "targets",
             "'moon' is no kind of target; the kinds are ",
         ),
@@ -352,5 +343,4 @@ def test_the_core_keeps_its_own_contracts() -> None:
     """What the core registers for itself is held to the same hooks, references and emits as anybody's."""
     registry = discover()
     report = check_distribution("omn", registry, load_catalog(registry))
-    for name in ("load", "contract", "hooks", "references", "emits", "targets"):
-        assert broken(report, name) == ()
+    assert report.broken == ()

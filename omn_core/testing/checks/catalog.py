@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from omn_core.model.probe import Need, Probe, ProbeContext, State
 from omn_core.model.rows import RequirementRow
+from omn_core.testing.checks.guard import call_guarded
 from omn_core.testing.checks.rows import load
 from omn_core.testing.checks.subject import Subject, get_identity
 
@@ -61,10 +62,9 @@ def _check_probe(subject: Subject, row: RequirementRow, need: Need) -> Iterator[
     if problem is not None or not callable(probe):
         return  # a reference's own check names it
     for target in (None, "launch", "system"):
-        try:
-            answer = probe(need, ProbeContext(target))
-        except Exception as error:  # a guarded plugin call
-            yield f"{get_identity(row)}: the probe of {need.text!r} raised {type(error).__name__}: {error}"
+        answer, problem = call_guarded(probe, need, ProbeContext(target))
+        if problem is not None:
+            yield f"{get_identity(row)}: the probe of {need.text!r} raised {problem}"
             return
         if not isinstance(answer, Probe):
             yield f"{get_identity(row)}: the probe of {need.text!r} returned {answer!r}, not a Probe"

@@ -16,6 +16,7 @@ from omn_core.model.request import EmitSpec
 from omn_core.model.result import Window
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
+from omn_core.testing.checks.guard import call_guarded
 from omn_core.testing.checks.rows import load
 from omn_core.testing.checks.subject import Subject
 
@@ -83,13 +84,18 @@ def _make_spec(row: EmitRow, series: Series) -> EmitSpec:
 
 
 def _check_one(emit: Any, spec: EmitSpec, series: Series) -> Iterator[str]:
-    try:
-        answers = [emit.compute(series, spec) for _ in range(2)]
-        lines = emit.render(answers[0], series.unit, _STYLE)
-    except Exception as error:  # a guarded plugin call
-        yield f"it raised {type(error).__name__}: {error}"
-        return
+    answers = []
+    for _ in range(2):
+        answer, problem = call_guarded(emit.compute, series, spec)
+        if problem is not None:
+            yield f"it raised {problem}"
+            return
+        answers.append(answer)
     yield from _check_answer(answers, series)
+    lines, problem = call_guarded(emit.render, answers[0], series.unit, _STYLE)
+    if problem is not None:
+        yield f"render() raised {problem}"
+        return
     yield from _check_lines(lines)
 
 

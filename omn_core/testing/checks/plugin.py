@@ -18,6 +18,7 @@ from omn_core.model.rows import (
     TargetRow,
     ViewRow,
 )
+from omn_core.testing.checks.guard import call_guarded
 from omn_core.testing.checks.subject import Subject, get_identity
 
 _ROWS: dict[str, type[Any]] = {
@@ -68,7 +69,9 @@ def check_contract(subject: Subject) -> Iterator[str]:
 
 def check_hooks(subject: Subject) -> Iterator[str]:
     """Every function named like a hook is one, carries its mark, and returns rows of its kind with fields of theirs."""
-    for name, function in sorted(vars(subject.record.module or object()).items() if subject.record.module else []):
+    if subject.record.module is None:
+        return
+    for name, function in sorted(vars(subject.record.module).items()):
         if not name.startswith("omn_") or not isinstance(function, types.FunctionType):
             continue
         if not hasattr(hookspecs, name):
@@ -81,17 +84,10 @@ def check_hooks(subject: Subject) -> Iterator[str]:
             yield from _check_rows(name, function, _ROWS[name])
 
 
-def _call(name: str, function: Any) -> tuple[Any, str | None]:
-    try:
-        return function(), None
-    except Exception as error:  # a guarded plugin call
-        return None, f"{name} raised {type(error).__name__}: {error}"
-
-
 def _check_catalog_hook(function: Any) -> Iterator[str]:
-    package, problem = _call("omn_catalog", function)
+    package, problem = call_guarded(function)
     if problem is not None:
-        yield problem
+        yield f"omn_catalog raised {problem}"
     elif not isinstance(package, str):
         yield f"omn_catalog returned {package!r}, not a package's name"
     elif importlib.util.find_spec(package) is None:
@@ -99,9 +95,9 @@ def _check_catalog_hook(function: Any) -> Iterator[str]:
 
 
 def _check_rows(name: str, function: Any, kind: type[Any]) -> Iterator[str]:
-    rows, problem = _call(name, function)
+    rows, problem = call_guarded(function)
     if problem is not None:
-        yield problem
+        yield f"{name} raised {problem}"
         return
     if not isinstance(rows, list | tuple):
         yield f"{name} returned {rows!r}, not a list of {kind.__name__}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from omn_core.model.collector import Collector
 from omn_core.model.target import KINDS
+from omn_core.testing.checks.guard import call_guarded
 from omn_core.testing.checks.subject import Subject, get_identity
 
 
@@ -23,10 +24,7 @@ def check_references(subject: Subject) -> Iterator[str]:
 
 def load(subject: Subject, reference: str) -> tuple[Any, str | None]:
     """Import what a row names, and say why that failed where it did."""
-    try:
-        return subject.registry.load(reference), None
-    except Exception as error:  # a guarded plugin call: importing runs the plugin's code
-        return None, f"{type(error).__name__}: {error}"
+    return call_guarded(subject.registry.load, reference)
 
 
 def check_collectors(subject: Subject) -> Iterator[str]:
@@ -35,10 +33,9 @@ def check_collectors(subject: Subject) -> Iterator[str]:
         factory, problem = load(subject, row.factory)
         if problem is not None or not callable(factory):
             continue  # a reference's own check names it
-        try:
-            collector = factory()
-        except Exception as error:  # a guarded plugin call
-            yield f"{get_identity(row)}: {row.factory}() raised {type(error).__name__}: {error}"
+        collector, problem = call_guarded(factory)
+        if problem is not None:
+            yield f"{get_identity(row)}: {row.factory}() raised {problem}"
             continue
         for line in _check_calls(collector):
             yield f"{get_identity(row)}: {row.factory} {line}"

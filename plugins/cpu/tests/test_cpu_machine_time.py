@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -207,10 +208,11 @@ def test_a_sum_of_cpus_conserves_their_ticks(readings: list[list[int]]) -> None:
 
 def test_a_spinner_shows_on_the_cpu_it_is_pinned_to(catalog: Catalog, workload: Callable[[Workload], Running]) -> None:
     """On the real machine: a cpu that a program spins on is busy while it does."""
-    child = workload(spin(400_000_000, cpu=1))
+    cpu = max(os.sched_getaffinity(0))
+    child = workload(spin(400_000_000, cpu=cpu))
     child.wait("ready")
-    resolved = resolve_onto(catalog.entries["cpu.util"], "fs:proc:stat", Target("cpu", (1,)))
-    with Driver(MachineUtil(), resolved, bind_machine(1)) as driver:
+    resolved = resolve_onto(catalog.entries["cpu.util"], "fs:proc:stat", Target("cpu", (cpu,)))
+    with Driver(MachineUtil(), resolved, bind_machine(cpu)) as driver:
         child.release()
         facts = child.wait("spun")
         (row,) = driver.sample()

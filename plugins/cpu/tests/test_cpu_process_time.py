@@ -33,7 +33,7 @@ def read_schedstat(pid: int) -> int:
 
 def test_a_spinner_pinned_to_one_cpu_is_one_cpu(catalog: Catalog, workload: Start) -> None:
     """What the rows add up to is what schedstat counted, and over the spin it is the share the spin really got."""
-    child = workload(spin(1_000_000_000, cpu=1))
+    child = workload(spin(1_000_000_000, cpu=max(os.sched_getaffinity(0))))
     child.wait("ready")
     before = read_schedstat(child.pid)
     with drive(catalog, CLOCK, bind_processes(child.pid)) as driver:

@@ -81,42 +81,47 @@ class Btf:
 
     def spell_function(self, identifier: int) -> tuple[str, ...]:
         """Spell the types of a function's arguments (`struct file*`, `size_t`): typedefs as named, no qualifiers."""
-        return self._spell_arguments(self._words[self._starts[identifier] + 2])
+        return self._spell_arguments(identifier, 1)
 
     def spell_tracepoint(self, identifier: int) -> tuple[str, ...]:
         """Spell the types of a raw tracepoint's arguments, the context that the kernel hands itself left out."""
-        pointer = self._words[self._starts[identifier] + 2]
-        return self._spell_arguments(self._words[self._starts[pointer] + 2])[1:]
+        return self._spell_arguments(identifier, 2)[1:]
 
-    def _spell_arguments(self, prototype: int) -> tuple[str, ...]:
-        start = self._starts[prototype]
-        information = self._words[start + 1]
-        if information >> 24 & 0x1F != _PROTOTYPE:
-            raise ValueError(f"type {prototype} is no prototype")
-        count = information & 0xFFFF
-        return tuple(self._spell(self._words[start + 4 + 2 * index]) for index in range(count))
+    def _spell_arguments(self, identifier: int, steps: int) -> tuple[str, ...]:
+        """Spell the arguments of the prototype that a type refers to in so many steps. Raises ValueError for none."""
+        try:
+            for _ in range(steps):
+                identifier = self._words[self._starts[identifier] + 2]
+            start = self._starts[identifier]
+            information = self._words[start + 1]
+            if information >> 24 & 0x1F != _PROTOTYPE:
+                raise ValueError(f"type {identifier} is no prototype")
+            count = information & 0xFFFF
+            return tuple(self._spell(self._words[start + 4 + 2 * index]) for index in range(count))
+        except IndexError:
+            raise ValueError(f"type {identifier} refers to one that is not there") from None
 
     def _spell(self, identifier: int) -> str:
         """Spell a type in C, without qualifiers and without a space before a star."""
-        stars = ""
+        suffix = ""
         for _ in range(32):  # bounds a loop of types that only broken information has
             if identifier == 0:
-                return "void" + stars
+                return "void" + suffix
             start = self._starts[identifier]
             kind, referred = self._words[start + 1] >> 24 & 0x1F, self._words[start + 2]
             name = self._name(self._words[start])
             if kind == _POINTER:
-                stars, identifier = stars + "*", referred
+                suffix, identifier = "*" + suffix, referred
             elif kind in _SKIPPED:
                 identifier = referred
             elif kind == _PROTOTYPE:
-                return "function" + stars
+                return "function" + suffix
             elif kind == _ARRAY:
-                return self._spell(self._words[start + 3]) + "[]" + stars
+                suffix, identifier = "[]" + suffix, self._words[start + 3]
             elif kind == _FORWARD:
-                return ("union " if self._words[start + 1] >> 31 else "struct ") + name + stars
+                return ("union " if self._words[start + 1] >> 31 else "struct ") + name + suffix
             else:
-                return _NAMED.get(kind, "") + name + stars
+                return _NAMED.get(kind, "") + name + suffix
         raise ValueError("a type refers to itself")
 
     def _name(self, offset: int) -> str:

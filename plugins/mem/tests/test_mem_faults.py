@@ -1,0 +1,178 @@
+"""mem.faults: counts of a process, a thread, the machine, and what becomes of them when a life ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omn_core.api import BoundTarget, ProcessHandle, Target, TargetGone
+from omn_core.model.catalog import Catalog
+from omn_core.plugins import Registry
+from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, resolve_onto
+from omn_core.testing.sysroot import Sysroot
+from omn_core.testing.workloads import Running, Workload, end_with, threads, touch_pages
+
+Start = Callable[[Workload], Running]
+Drive = Callable[..., Driver]
+
+
+@pytest.fixture
+def drive(registry: Registry, catalog: Catalog) -> Drive:
+    """Make the driver of a backend of mem.faults."""
+
+    def make(
+        target: BoundTarget, *, backend: str = "fs:proc:stat", mode: str = "poll", sysroot: object = "/"
+    ) -> Driver:
+        resolved = resolve_onto(catalog.entries["mem.faults"], backend, target.target, mode=mode)
+        factory = registry.load(registry.collectors["mem.faults", backend].factory)
+        return Driver(factory(), resolved, target, sysroot=str(sysroot))
+
+    return make
+
+
+def write_faults(sysroot: Sysroot, pid: int, minor: int, major: int, state: str = "S", comm: str = "x") -> None:
+    fields = [state, 1, 1, 1, 0, -1, 0, minor, 0, major, *[0] * 40]
+    sysroot.write(f"/proc/{pid}/stat", f"{pid} ({comm}) {' '.join(map(str, fields))}\n")
+
+
+def make_target(*pids: int) -> BoundTarget:
+    return BoundTarget(Target("pid", pids), "process", tuple(ProcessHandle(pid, None, 100) for pid in pids))
+
+
+@pytest.mark.spec("MEM-1", "RUN-10", "RUN-15")
+def test_what_stood_before_the_attach_is_not_counted(sysroot: Sysroot, drive: Drive) -> None:
+    """The reading at the attach is the baseline of the first interval, and each interval is its own."""
+    write_faults(sysroot, 4194301, 1000, 10, comm=") R 1 (")
+    with drive(make_target(4194301), sysroot=sysroot) as driver:
+        write_faults(sysroot, 4194301, 1005, 12)
+        (row,) = driver.sample()
+        assert (row["faults"], row["minor"], row["major"], row["task"]) == (7, 5, 2, 4194301)
+        assert driver.sample()[0]["faults"] == 0
+
+
+@pytest.mark.spec("EVT-5")
+def test_a_count_that_steps_back_is_never_negative(sysroot: Sysroot, drive: Drive) -> None:
+    """It reads as zero, and the result says that it happened."""
+    write_faults(sysroot, 7, 1000, 10)
+    with drive(make_target(7), sysroot=sysroot) as driver:
+        write_faults(sysroot, 7, 900, 11)
+        (row,) = driver.sample()
+        assert (row["minor"], row["major"]) == (0, 1)
+        assert "stepped back once" in driver.collector.facts()[0]
+
+
+@pytest.mark.spec("RUN-7")
+def test_a_zombies_last_counters_are_its_closing_reading(sysroot: Sysroot, drive: Drive) -> None:
+    """They are read once; after it the process is followed no longer."""
+    write_faults(sysroot, 7, 10, 0)
+    write_faults(sysroot, 8, 10, 0)
+    with drive(make_target(7, 8), sysroot=sysroot) as driver:
+        write_faults(sysroot, 7, 15, 0, state="Z")
+        assert [(row["task"], row["faults"]) for row in driver.sample()] == [(7, 5), (8, 0)]
+        assert [row["task"] for row in driver.sample()] == [8]
+        assert driver.collector.losses().is_empty
+        assert driver.collector.facts() == ()
+
+
+@pytest.mark.spec("RUN-6")
+@pytest.mark.parametrize("mode", ["count", "poll"])
+def test_a_process_that_is_reaped_first_is_said(drive: Drive, mode: str) -> None:
+    """A closing count without its reading is a loss; between two ticks it is the end, with what is not in it said."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with drive(bind_processes(child.pid), mode=mode) as driver:
+        child.communicate(b"\n")
+        with pytest.raises(TargetGone):
+            driver.sample()
+        losses, facts = driver.collector.losses(), driver.collector.facts()
+    if mode == "count":
+        assert losses.failed_reads == 1
+        assert "reaped" in losses.reasons[0]
+    else:
+        assert losses.is_empty
+        assert "ended between two readings" in facts[0]
+
+
+@pytest.mark.spec("MEM-1")
+def test_a_launched_program_keeps_its_count_until_it_is_reaped(workload: Start, drive: Drive) -> None:
+    """The closing reading of a zombie holds every fault of its life after the attach."""
+    program = workload(end_with(0))
+    program.wait("ready")
+    with drive(bind_processes(program.pid, launched=True), mode="count") as driver:
+        before = Path(f"/proc/{program.pid}/stat").read_bytes().rpartition(b")")[2].split()[7]
+        program.release()
+        program.wait_exited()
+        after = Path(f"/proc/{program.pid}/stat").read_bytes().rpartition(b")")[2].split()[7]
+        (row,) = driver.sample()
+    assert row["minor"] == int(after) - int(before)
+
+
+@pytest.mark.spec("MEM-1", "SRC-1")
+def test_fifty_thousand_fresh_pages_are_fifty_thousand_faults(workload: Start, drive: Drive) -> None:
+    """What getrusage counted between the two readings, and nowhere a number of bytes."""
+    program = workload(touch_pages(50_000))
+    program.wait("ready")
+    with drive(bind_processes(program.pid)) as driver:
+        program.release()
+        counted = program.wait("touched")["minflt"]
+        (row,) = driver.sample()
+    assert counted >= 50_000
+    assert counted <= row["faults"] <= counted + 200
+    assert row["faults"] == row["minor"] + row["major"]
+    assert not any(name.endswith("bytes") for name in row)
+
+
+def test_a_thread_counts_its_own_faults(workload: Start, drive: Drive) -> None:
+    """From the thread's own stat file, under the thread's number; its end is the end of the request."""
+    program = workload(threads([b"one", b"two"]))
+    first, second = program.wait("ready")["tids"]
+    with drive(bind_thread(program.pid, first)) as driver:
+        (row,) = driver.sample()
+        assert row["task"] == first
+        own = Path(f"/proc/{program.pid}/task/{first}/stat").read_bytes().rpartition(b")")[2].split()[7]
+        whole = Path(f"/proc/{program.pid}/stat").read_bytes().rpartition(b")")[2].split()[7]
+        assert int(own) < int(whole)
+        program.release()
+        program.wait("ran")
+        program.release()
+        program.wait("ended")
+        with pytest.raises(TargetGone):
+            driver.sample()
+    assert second != first
+
+
+def test_the_machine_counts_everybodys_faults(workload: Start, drive: Drive) -> None:
+    """At least those of a program that touched so many pages meanwhile."""
+    program = workload(touch_pages(10_000))
+    program.wait("ready")
+    with drive(bind_machine(), backend="fs:proc:vmstat", mode="count") as driver:
+        program.release()
+        program.wait("touched")
+        (row,) = driver.sample()
+    assert row["faults"] >= 10_000
+    assert set(row) == {"ts_ns", "faults", "minor", "major"}
+
+
+def test_five_hundred_processes_take_a_descriptor_each(sysroot: Sysroot, drive: Drive) -> None:
+    """All are read in one tick, whatever the soft limit of open files was, and it is put back."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] != resource.RLIM_INFINITY and before[1] < 1300:
+        pytest.skip(f"the hard limit of open files is {before[1]}")
+    pids = tuple(range(1000, 1500))
+    for pid in pids:
+        write_faults(sysroot, pid, 0, 0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        with drive(make_target(*pids), sysroot=sysroot) as driver:
+            assert len(driver.sample()) == 500
+            assert len(os.listdir("/proc/self/fd")) > 500
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 256
+        assert len(os.listdir("/proc/self/fd")) < 100
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
