@@ -23,6 +23,8 @@ class CachesCollector(CollectorBase):
     time must not mix the caches.
     """
 
+    reads_at_open = True
+
     def attach(self, target: BoundTarget) -> None:
         """Open the file, which the kernel keeps for root."""
         resolved = self.resolved
@@ -58,6 +60,8 @@ class CachesCollector(CollectorBase):
 
 class TotalsCollector(CollectorBase):
     """One total from the Slab line of /proc/meminfo, which anyone may read."""
+
+    reads_at_open = True
 
     def attach(self, target: BoundTarget) -> None:
         """Open the file."""
