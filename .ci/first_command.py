@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -17,10 +18,10 @@ _SIZE = r"([\d.,]+)\s*(B|KiB|MiB|GiB)"
 
 
 def find_maximum(text: str) -> float | None:
-    """Return the figure `max` of a summary in bytes, whether figures stand below one another or in a table's columns."""
+    """Return the figure `max` of a summary in bytes, whether figures stand one below another or in columns."""
     found = re.search(rf"^\s*max\s+{_SIZE}\s*$", text, re.M)
     lines = text.splitlines()
-    for head, row in zip(lines, lines[1:], strict=False):
+    for head, row in itertools.pairwise(lines):
         column = re.search(r"\bmin\b.*\bmax\b", head)
         if found is None and column is not None:
             found = re.search(rf"{_SIZE}$", row[: column.end()])
