@@ -18,7 +18,7 @@ _SIZE = r"([\d.,]+)\s*(B|KiB|MiB|GiB)"
 
 
 def find_maximum(text: str) -> float | None:
-    """Return the figure `max` of a summary in bytes, whether figures stand one below another or in columns."""
+    """Return a summary's `max` in bytes, whether figures stand below one another or in columns."""
     found = re.search(rf"^\s*max\s+{_SIZE}\s*$", text, re.M)
     lines = text.splitlines()
     for head, row in itertools.pairwise(lines):

@@ -89,10 +89,9 @@ def write_run(folder: Path, document: Document, *, session: str, resolved: Any, 
 
 def compute_view(document: Document) -> dict[str, Any]:
     """Return what a replay needs beside the results: the machine's capacity and each result's worst time error."""
-    environment = document.environment
     return {
         "schema": SCHEMA,
-        "capacity": {name: environment[name] for name in ("cpus", "memory_bytes") if name in environment},
+        "capacity": {"cpus": document.environment.get("cpus")},
         "results": [
             {
                 "source": result.resolved.entry.id,

@@ -67,6 +67,18 @@ class Series:
         return weight if weight is None or self.measured is None else weight[self.measured]
 
     @cached_property
+    def spans(self) -> Array | None:
+        """How long each measured event describes, nanoseconds: its `interval_ns`, of a share or another level.
+
+        None where events describe moments or occurrences. A reading over a short last interval then says less of the
+        window than one over a whole interval.
+        """
+        lengths = self.batch.attributes.get("interval_ns")
+        if lengths is None or lengths.present is not None or self.adds_up or self.weights is not None:
+            return None
+        return lengths.values if self.measured is None else lengths.values[self.measured]
+
+    @cached_property
     def sums(self) -> Array:
         """What each measured event adds to a total: its exact `total_ns` where it has one, else value times weight.
 

@@ -22,7 +22,10 @@ PERCENTS = (50, 90, 99)
 
 
 class Summary:
-    """Count, least, greatest, mean, percentiles; a total where values add up; the last reading where there is one."""
+    """Count, least, greatest, mean, percentiles; a total where values add up; the last reading where there is one.
+
+    Where readings describe intervals (`Series.spans`), mean and percentiles weigh each by its interval's length.
+    """
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return the figures, or a row of them for each value of an attribute, `?` for events that lack it."""
@@ -54,14 +57,14 @@ def _figures(series: Series) -> Answer:
         "count": count,
         "min": to_plain_number(values.min()),
         "max": _greatest(series),
-        "mean": to_plain_number(total / count),
+        "mean": to_plain_number(total / count if series.spans is None else np.average(values, weights=series.spans)),
     }
     if series.adds_up:
         figures["total"] = to_plain_number(total)
     last = find_last(series) if weights is None else None
     if last is not None:
         figures["last"] = last
-    ranked = _percentiles(values, weights)
+    ranked = _percentiles(values, weights if series.spans is None else series.spans)
     return figures | {f"p{rank}": to_plain_number(value) for rank, value in zip(PERCENTS, ranked, strict=True)}
 
 

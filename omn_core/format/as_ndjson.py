@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from omn_core.errors import RequestError
 from omn_core.format.as_json import render_json
 from omn_core.model.style import TextStyle
 
@@ -39,7 +40,7 @@ class NdjsonEncoder:
 
     def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:
         """Refuse: the format's row says that it carries runs alone."""
-        raise NotImplementedError("ndjson carries runs alone")
+        raise RequestError("the format ndjson holds runs alone")
 
 
 NDJSON = NdjsonEncoder()

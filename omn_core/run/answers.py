@@ -64,8 +64,10 @@ def _explain_silence(measurement: Measurement, batch: Batch, window: Window) -> 
     if len(batch) or measurement.opened_ns is None or interval_ns is None or window.length_ns >= interval_ns:
         return ()
     return (
-        f"nothing was read: the window lasted {window.length_ns / 1e6:.3g} ms, and a reading was due every "
-        f"{interval_ns / 1e6:g} ms; --interval asks for more",
+        (
+            f"nothing was read: the window lasted {window.length_ns / 1e6:.3g} ms, and a reading was due every "
+            f"{interval_ns / 1e6:g} ms; --interval asks for more"
+        ),
     )
 
 

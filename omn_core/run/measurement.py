@@ -113,7 +113,7 @@ class Measurement:
     def read_at_open(self, *, is_snapshot_due: bool) -> Batch | None:
         """Read a gauge, or a snapshot that is due, at the opening. None where nothing is read there."""
         mode = self.resolved.mode
-        if mode == "poll" and getattr(self.collector, "reads_at_open", False):
+        if mode == "poll" and self.collector.reads_at_open:
             return self.read()
         return self.read() if mode == "snapshot" and is_snapshot_due else None
 

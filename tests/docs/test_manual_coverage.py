@@ -22,6 +22,8 @@ from omn_core.model.resolved import LinkState
 from omn_core.plugins import Registry
 
 READERS = {"get", "getenv", "pop"}
+ENVIRONMENT = re.compile(r"\benvironb?\b|^environment$")
+"""The process's environment, or a copy of it under its one other name here."""
 
 
 def iter_sources() -> Iterator[Path]:
@@ -37,9 +39,9 @@ def iter_variables(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         names: list[ast.expr] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
-            if "environ" in ast.unparse(node.func.value) or ast.unparse(node.func) == "os.getenv":
+            if ENVIRONMENT.search(ast.unparse(node.func.value)) or ast.unparse(node.func) == "os.getenv":
                 names = node.args[:1]
-        elif isinstance(node, ast.Subscript) and "environ" in ast.unparse(node.value):
+        elif isinstance(node, ast.Subscript) and ENVIRONMENT.search(ast.unparse(node.value)):
             names = [node.slice]
         elif isinstance(node, ast.keyword) and node.arg == "envvar":
             names = [node.value]

@@ -11,11 +11,12 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from omn_core.errors import RequestError
+from omn_core.format.as_yaml import YAML
 from omn_core.located import Located, LocatedError, parse_json, parse_toml, parse_yaml
 from omn_core.model.request import EmitSpec, Request, RequestWindow, Session
+from omn_core.model.style import TextStyle
 from omn_core.model.target import Target
 from omn_core.session.duration import parse_duration, render_duration
 from omn_core.session.read import read_session
@@ -63,9 +64,9 @@ SESSIONS = st.builds(
 
 
 def as_yaml(plain: Any) -> Located:
-    stream = io.StringIO()
-    YAML(typ="safe", pure=True).dump(plain, stream)
-    return parse_yaml(stream.getvalue())
+    stream = io.BytesIO()
+    YAML.write_plain(plain, stream, TextStyle())
+    return parse_yaml(stream.getvalue().decode())
 
 
 @pytest.mark.spec("REQ-2", "REQ-3")

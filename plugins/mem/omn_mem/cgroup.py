@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from omn_kernel.cgroup import CgroupPlace
 from omn_kernel.cgroup_accounts import parse_limit
 from omn_kernel.procfs.machine import parse_flat_keyed
@@ -12,19 +14,21 @@ from omn_mem.cgroup_files import CgroupFiles, get_place, make_cgroup_key
 Amounts = dict[str, int | None]
 
 
-class CgroupCollector(CollectorBase):
+class CgroupCollector(CollectorBase, ABC):
     """A gauge of one cgroup, from the files of the hierarchy that carries the memory controller for it."""
+
+    reads_at_open = True
 
     files: tuple[str, ...]
     usage: str
 
+    @abstractmethod
     def find_folder(self, place: CgroupPlace) -> str | None:
         """Return the cgroup's folder in this hierarchy, None where it has none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def select(self, contents: dict[str, bytes]) -> Amounts:
         """Return the amounts that the files hold, None for what is absent."""
-        raise NotImplementedError
 
     def attach(self, target: BoundTarget) -> None:
         """Open the cgroup's files. Raises MachineRefused where this hierarchy does not account its memory."""

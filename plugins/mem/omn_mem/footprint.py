@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from omn_kernel.procfs.memory import parse_smaps_rollup, parse_smaps_total
@@ -13,16 +14,18 @@ from omn_mem.processes import FollowedProcesses, is_asked
 Amounts = tuple[int | None, ...]
 
 
-class FootprintCollector(CollectorBase):
+class FootprintCollector(CollectorBase, ABC):
     """A gauge of each process: one file read a tick, its amounts in the order of `attributes`."""
+
+    reads_at_open = True
 
     file: str
     attributes: tuple[str, ...]
     walks_mappings = False
 
+    @abstractmethod
     def parse(self, content: bytes) -> Amounts | None:
         """Return the amounts, None where the file says that the process has no memory any more."""
-        raise NotImplementedError
 
     def attach(self, target: BoundTarget) -> None:
         """Open each process's file. One closed to this user, and a kernel thread, are refused."""
@@ -91,9 +94,9 @@ class RollupCollector(FootprintCollector):
         amounts = self.read_amounts(content)
         return self.select(amounts) if amounts else None
 
+    @abstractmethod
     def select(self, amounts: dict[bytes, int]) -> Amounts:
         """Return the amounts of this source."""
-        raise NotImplementedError
 
 
 class ResidentRollupCollector(RollupCollector):

@@ -27,6 +27,8 @@ def parse_mappings(content: bytes) -> list[Mapping] | None:
 class MapsCollector(CollectorBase):
     """A row for each mapping of each process."""
 
+    reads_at_open = True
+
     def attach(self, target: BoundTarget) -> None:
         """Open nothing yet: the file belongs to the address space, which an execve replaces."""
         self._wants_comm = is_asked(self.resolved, "comm")

@@ -39,6 +39,8 @@ FIELDS = {
 class MeminfoCollector(CollectorBase):
     """Every field a tick; used is the total less what the kernel estimates to be available without swapping."""
 
+    reads_at_open = True
+
     def attach(self, target: BoundTarget) -> None:
         """Open the file."""
         self._file = PolledFile(place(self.context.sysroot, "/proc/meminfo"))

@@ -34,6 +34,8 @@ ALLOCATIONS = {
 class NodesCollector(CollectorBase):
     """A row for each memory node: what it holds, and the pages allocated on it in the interval."""
 
+    reads_at_open = True
+
     def attach(self, target: BoundTarget) -> None:
         """Open the files of every node that is online, and read the counters as they stand."""
         try:
@@ -79,6 +81,8 @@ class NodesCollector(CollectorBase):
 
 class ProcessNodesCollector(CollectorBase):
     """A row for each memory node that a process has pages on, from /proc/<pid>/numa_maps."""
+
+    reads_at_open = True
 
     def attach(self, target: BoundTarget) -> None:
         """Open nothing yet: the file belongs to the address space, which an execve replaces."""

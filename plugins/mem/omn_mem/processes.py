@@ -16,9 +16,9 @@ Row = TypeVar("Row")
 
 
 def is_asked(resolved: ResolvedRequest, attribute: str) -> bool:
-    """Tell whether an answer can show an attribute that costs a read of its own: by a filter, an emit or raw rows."""
+    """Tell whether an answer can show an attribute that costs a read of its own: by key, filter, emit or raw rows."""
     request = resolved.request
-    if request.filter is not None and attribute in request.filter:
+    if attribute in request.keys or (request.filter is not None and attribute in request.filter):
         return True
     return any(emit.attribute == attribute or emit.name == "raw" for emit in resolved.emits)
 

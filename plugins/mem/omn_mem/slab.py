@@ -23,10 +23,12 @@ class CachesCollector(CollectorBase):
     time must not mix the caches.
     """
 
+    reads_at_open = True
+
     def attach(self, target: BoundTarget) -> None:
         """Open the file, which the kernel keeps for root."""
         resolved = self.resolved
-        self._divides = resolved.mode == "snapshot" or "cache" in resolved.keys or is_asked(resolved, "cache")
+        self._divides = resolved.mode == "snapshot" or is_asked(resolved, "cache")
         try:
             self._file = PolledFile(place(self.context.sysroot, "/proc/slabinfo"), many_records=True, size=1 << 16)
         except PermissionError:
@@ -58,6 +60,8 @@ class CachesCollector(CollectorBase):
 
 class TotalsCollector(CollectorBase):
     """One total from the Slab line of /proc/meminfo, which anyone may read."""
+
+    reads_at_open = True
 
     def attach(self, target: BoundTarget) -> None:
         """Open the file."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from omn_kernel.counters import Counters
 from omn_kernel.polled import PolledFile, place
 from omn_kernel.procfs.machine import parse_flat_keyed
@@ -14,12 +16,12 @@ _COUNTERS = {"read": b"pswpin", "write": b"pswpout"}
 """Each direction, as the swap device sees it, and the kernel's count of pages."""
 
 
-class SwapCollector(CollectorBase):
+class SwapCollector(CollectorBase, ABC):
     """Two rows an interval: pages read from swap and written to it, each a page of the machine's size."""
 
+    @abstractmethod
     def read(self) -> dict[bytes, int]:
         """Read the counters. Raises TargetGone where what they are about is gone."""
-        raise NotImplementedError
 
     def begin(self, keys: dict[str, Column]) -> None:
         """Keep the keys of both rows, and read the counters as they stand."""

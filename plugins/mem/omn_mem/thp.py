@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 
 from omn_kernel.counters import Counters
 from omn_kernel.polled import PolledFile, place
@@ -29,12 +30,12 @@ COUNTERS = {
 _Reading = dict[tuple[int, str], int]
 
 
-class HugePageCollector(CollectorBase):
+class HugePageCollector(CollectorBase, ABC):
     """One row for each size an interval: how much each counter grew. One that this kernel lacks is absent."""
 
+    @abstractmethod
     def read(self) -> _Reading:
         """Read every counter of every size."""
-        raise NotImplementedError
 
     def begin(self) -> None:
         """Read the counters as they stand."""

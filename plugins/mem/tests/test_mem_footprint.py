@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target, TargetGone
@@ -29,11 +30,15 @@ def drive(registry: Registry, catalog: Catalog) -> Drive:
     """Make the driver of a source's backend."""
 
     def make(
-        source: str, backend: str, target: BoundTarget, *, sysroot: object = "/", emit: str = "", **how: str
+        source: str,
+        backend: str,
+        target: BoundTarget,
+        *,
+        sysroot: object = "/",
+        emit: str = "",
+        keys: tuple[str, ...] = (),
     ) -> Driver:
-        import attrs
-
-        resolved = resolve_onto(catalog.entries[source], backend, target.target, **how)
+        resolved = resolve_onto(catalog.entries[source], backend, target.target, keys=keys)
         if emit:
             resolved = attrs.evolve(resolved, emits=(EmitSpec(emit),))
         factory = registry.load(registry.collectors[source, backend].factory)
@@ -150,6 +155,8 @@ def test_names_are_read_where_an_answer_can_show_them(machine: Sysroot, drive: D
         assert [row["comm"] for row in driver.sample()] == ["first", "\udcff\udcfe) R 1 ("]
         machine.write("/proc/12/comm", "renamed\n")
         assert driver.sample()[0]["comm"] == "renamed"
+    with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, keys=("comm",)) as driver:
+        assert driver.sample()[0]["comm"] == "renamed"
     with drive("mem.rss", "fs:proc:statm", target, sysroot=machine) as driver:
         assert "comm" not in driver.sample()[0]
 
@@ -251,8 +258,7 @@ def test_a_zombie_is_the_end_and_no_loss(workload: Start, drive: Drive, source: 
 def test_a_launched_program_is_measured_after_its_execve(drive: Drive) -> None:
     """What was attached before the execve reads the new program, not the address space that is gone."""
     code = "import os, sys; os.write(1, b'ready\\n'); os.read(0, 1); os.execv('/bin/cat', ['cat'])"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
