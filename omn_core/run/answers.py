@@ -30,7 +30,7 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     kept, account = _apply_filter(measurement, batch)
     series, raw = _answer(measurement, registry, kept, window, losses)
     scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
-    caveats = list(resolved.entry.caveats)
+    caveats = list(resolved.entry.caveats_of(resolved.target.kind))
     if has_program and scope not in _OF_PROCESSES:
         caveats.append(_PROGRAM_IS_WINDOW.format(scope=scope))
     never_opened = measurement.opened_ns is None

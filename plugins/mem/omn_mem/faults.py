@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from omn_kernel.counters import Account
 from omn_kernel.polling import MachineFileCollector, Rows
-from omn_kernel.processes import Followed, ParsedFile, ProcessCounterCollector, Round
+from omn_kernel.processes import ParsedFile, ProcessCounterCollector, Round
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.process import ProcessFile
 from omn_kernel.procfs.task import parse_faults
@@ -25,13 +25,12 @@ class StatCollector(ProcessCounterCollector):
     """Faults from /proc/<pid>/stat (every thread of the process, those that ended too) or a thread's own stat file.
 
     A launched program keeps its counters until it is reaped, so that its closing reading is whole. A process of
-    someone else may be reaped first: what it did after the last reading is then not known, and said.
+    someone else may be reaped first: what it did after the last reading is then a failed one.
     """
 
     def open_files(self, target: BoundTarget) -> None:
         """Follow the processes. A kernel thread is refused."""
         check_memory(target, self.context.sysroot)
-        self._facts: dict[str, None] = {}
         super().open_files(target)
 
     def open_source(self, pid: int, tid: int | None) -> ParsedFile[Mapping[str, int]]:
@@ -48,19 +47,6 @@ class StatCollector(ProcessCounterCollector):
         major = [growth.by["major"] for growth in grown.values()]
         faults = [few + many for few, many in zip(major, minor, strict=True)]
         return Rows(keys, {"faults": faults, "minor": minor, "major": major, **named})
-
-    def note_gone(self, process: Followed[Mapping[str, int]]) -> None:
-        """Count what misses its closing reading; between two ticks it is the end of the process, and is said."""
-        if self.resolved.mode == "count":
-            super().note_gone(process)
-        else:
-            self._facts["a process ended between two readings; its faults after the first of them are not in this"] = (
-                None
-            )
-
-    def facts(self) -> tuple[str, ...]:
-        """Say that a process ended between two readings."""
-        return tuple(self._facts)
 
 
 class VmstatCollector(MachineFileCollector):

@@ -9,10 +9,14 @@ from omn_kernel.polling import Rows
 from omn_kernel.processes import Round
 from omn_kernel.procfs.memory import parse_smaps_rollup, parse_smaps_total
 from omn_kernel.procfs.task import PAGE_BYTES, parse_statm
+from omn_kernel.release import parse_release, read_release
 
 from omn_mem.processes import MemoryCollector
 
 Amounts = tuple[int | None, ...]
+
+_ROUGH_FROM, _ROUGH_UNTIL = (6, 2, 0), (6, 16, 0)
+"""6.2 made counters of each cpu of the resident set, and 6.16 has statm add them exactly; no file tells which it is."""
 
 
 class FootprintCollector(MemoryCollector[Amounts], ABC):
@@ -37,6 +41,18 @@ class StatmCollector(FootprintCollector):
         """Return both in bytes, None for a process without an address space."""
         size, resident, shared = parse_statm(content)
         return (resident * PAGE_BYTES, shared * PAGE_BYTES) if size else None
+
+    def facts(self) -> tuple[str, ...]:
+        """Say where this kernel's counters are of each cpu apart, which statm adds up only roughly."""
+        try:
+            release = read_release(self.context.sysroot)
+        except OSError:
+            return ()
+        if not _ROUGH_FROM <= (parse_release(release) or _ROUGH_UNTIL) < _ROUGH_UNTIL:
+            return ()
+        return (
+            f"Linux {release} may keep what is resident for each cpu apart, and statm then adds it up only roughly",
+        )
 
 
 class RollupCollector(FootprintCollector):

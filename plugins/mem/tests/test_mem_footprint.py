@@ -78,6 +78,16 @@ def test_several_processes_are_rows_of_one_reading(machine: Sysroot, drive: Driv
     assert len({row["ts_ns"] for row in rows}) == 1
 
 
+@pytest.mark.parametrize(
+    ("release", "is_rough"), [("6.1.0-49-amd64", False), ("6.8.0-31-generic", True), ("6.16.1", False), ("odd", False)]
+)
+def test_a_kernel_that_adds_up_roughly_is_noted(machine: Sysroot, drive: Drive, release: str, is_rough: bool) -> None:
+    """On that kernel alone, by its own name; elsewhere nobody needs to read it."""
+    machine.write("/proc/sys/kernel/osrelease", f"{release}\n")
+    with drive("mem.rss", "fs:proc:statm", make_target(12), sysroot=machine) as driver:
+        assert [release in fact for fact in driver.collector.facts()] == [True] * is_rough
+
+
 @pytest.mark.spec("RUN-7")
 def test_a_process_that_ends_leaves_the_others(machine: Sysroot, drive: Drive) -> None:
     """It is no loss, its keys go with it, and the request ends with the last one."""
