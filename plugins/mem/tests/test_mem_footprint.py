@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from another_user import run_as_another_user
 
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target, TargetGone
 from omn_core.model.catalog import Catalog
@@ -190,28 +191,27 @@ def test_another_users_process_is_refused_before_anything_runs() -> None:
     """The refusal comes at the attach, names the process and the capability."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user here")
-    code = (
-        "import os\n"
-        "from omn_core.api import MachineRefused\n"
-        "from omn_core.testing.harness import Driver, resolve_onto\n"
-        "from omn_core.model.target import Target\n"
-        "from omn_core.api import BoundTarget, ProcessHandle\n"
-        "from omn_core.plugins import discover\n"
-        "from omn_core.catalog.load import load_catalog\n"
-        "registry = discover(); entry = load_catalog(registry).entries['mem.pss']\n"
-        "row = registry.collectors['mem.pss', 'fs:proc:smaps_rollup']; factory = registry.load(row.factory)\n"
-        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "target = BoundTarget(Target('pid', (1,)), 'process', (ProcessHandle(1, None, 0),))\n"
-        "try:\n"
-        "    Driver(factory(), resolve_onto(entry, row.backend, target.target), target).__enter__()\n"
-        "except MachineRefused as refused:\n"
-        "    print(refused)\n"
+    printed = run_as_another_user(
+        """
+        from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target
+        from omn_core.catalog.load import load_catalog
+        from omn_core.plugins import discover
+        from omn_core.testing.harness import Driver, resolve_onto
+        registry = discover()
+        entry = load_catalog(registry).entries['mem.pss']
+        row = registry.collectors['mem.pss', 'fs:proc:smaps_rollup']
+        factory = registry.load(row.factory)
+        """,
+        """
+        target = BoundTarget(Target('pid', (1,)), 'process', (ProcessHandle(1, None, 0),))
+        try:
+            Driver(factory(), resolve_onto(entry, row.backend, target.target), target).__enter__()
+        except MachineRefused as refused:
+            print(refused)
+        """,
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"another user cannot import this installation: {done.stderr.strip().splitlines()[-1]}")
-    assert "process 1 belongs to another user" in done.stdout
-    assert "CAP_SYS_PTRACE" in done.stdout
+    assert "process 1 belongs to another user" in printed
+    assert "CAP_SYS_PTRACE" in printed
 
 
 @pytest.mark.spec("MEM-1")
