@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest_plugins = ["omn_core.testing.fixtures"]
+
+# A `python3 -c` of a test would find the tree's own packages before the installed ones, which are what is tested.
+os.environ.setdefault("PYTHONSAFEPATH", "1")
 
 EXPECTED = Path(__file__).parent / "tests" / "expected_skips.txt"
 """The skips that are expected, one a line: a pattern of test ids, two bars, a part of the reason."""

@@ -6,6 +6,7 @@ and the registry; a test holds the pages to what this makes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -156,15 +157,21 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
+def find_absent(catalog: Catalog) -> list[str]:
+    """Return the families of this tree that are not installed: their pages cannot be made here."""
+    folders = Path(__file__).parents[1].glob("plugins/*/omn_*/catalog.yaml")
+    return sorted({path.parent.name.removeprefix("omn_") for path in folders} - set(catalog.families()))
+
+
 def main() -> None:
-    """Write every page, and remove one of a family that is gone."""
+    """Write every page. Ends with a message where a family of this tree is not installed."""
     registry = discover()
-    pages = render_pages(load_catalog(registry), registry)
+    catalog = load_catalog(registry)
+    absent = find_absent(catalog)
+    if absent:
+        sys.exit(f"not installed, and its page cannot be made: {', '.join(absent)}")
     PAGES.mkdir(exist_ok=True)
-    for path in PAGES.glob("*.md"):
-        if path.name not in pages:
-            path.unlink()
-    for name, text in pages.items():
+    for name, text in render_pages(catalog, registry).items():
         (PAGES / name).write_text(text)
 
 

@@ -45,12 +45,17 @@ def render_chosen(resolved: ResolvedRequest) -> str:
 
 
 def render_passed_over(resolved: ResolvedRequest) -> list[str]:
-    """Return a clause for each backend that stands before the chosen one in its chain, with its reason."""
+    """Return a clause for each backend that would have served before the chosen one, and what kept it from it.
+
+    One that serves another mode or another kind of target was never an answer to this question; the document's chain
+    holds it all the same.
+    """
     clauses = []
     for link in resolved.chain:
         if link.state in (LinkState.SELECTED, LinkState.AVAILABLE):
             break
-        clauses.append(_render_link(link))
+        if link.state not in (LinkState.MODE, LinkState.TARGET):
+            clauses.append(_render_link(link))
     return clauses
 
 

@@ -45,7 +45,7 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         filter=account,
         degraded=(*resolved.degraded, *measurement.ask("degradations", ())),
         unverified=resolved.unverified,
-        facts=(*_explain_silence(measurement, batch, window), *measurement.ask("facts", ())),
+        facts=(*_explain_brevity(measurement, batch, window), *measurement.ask("facts", ())),
         caveats=tuple(caveats),
         fields=measurement.ask("fields", {}),
         stopped_because=_NEVER_OPENED if never_opened else measurement.stopped_because,
@@ -58,15 +58,18 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     )
 
 
-def _explain_silence(measurement: Measurement, batch: Batch, window: Window) -> tuple[str, ...]:
-    """Say why a poll read nothing, where its window was over before its first reading: silence is no zero."""
+def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> tuple[str, ...]:
+    """Say that a window was over before its first tick: what was read says little of it, and silence is no zero."""
     interval_ns = measurement.resolved.interval_ns
-    if len(batch) or measurement.opened_ns is None or interval_ns is None or window.length_ns >= interval_ns:
+    if interval_ns is None or measurement.opened_ns is None or window.length_ns >= interval_ns:
         return ()
+    if len(batch) and not measurement.collector.reads_at_open:
+        return ()
+    read = "only its ends were read" if len(batch) else "nothing was read"
     return (
         (
-            f"nothing was read: the window lasted {window.length_ns / 1e6:.3g} ms, and a reading was due every "
-            f"{interval_ns / 1e6:g} ms; --interval asks for more"
+            f"the window of {window.length_ns / 1e6:.3g} ms was shorter than the interval of {interval_ns / 1e6:g} ms, "
+            f"and {read}: a shorter --interval reads more"
         ),
     )
 

@@ -69,7 +69,7 @@ class Command:
     @property
     def argv(self) -> tuple[str, ...]:
         """What to run, for a test that wants to hold the process itself; the command's own arguments follow."""
-        return (sys.executable, "-c", _PROGRAM)
+        return (sys.executable, "-P", "-c", _PROGRAM)
 
     def __call__(self, *arguments: str, stdin: bytes | None = None, timeout_s: float = 60.0, **changes: str) -> Ran:
         """Run the command to its end. Keyword arguments beyond `stdin` and `timeout_s` are environment variables."""

@@ -181,7 +181,12 @@ def install_plugins(folder: Path) -> dict[str, str]:
             f"{package}/catalog.yaml": text,
         }
         write_distribution(folder, f"lab-{name}", files, entry_points={"lab": f"{package}.plugin"})
-    return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    return find_environment(folder)
+
+
+def find_environment(folder: Path) -> dict[str, str]:
+    """Return the environment in which distributions of a folder are found."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
 
 
 @pytest.mark.spec("PLG-4", "PLG-6")
@@ -218,7 +223,7 @@ def test_an_emit_that_a_format_cannot_carry_is_refused_before_the_machine_is_ask
         {"omn_narrow/__init__.py": "", "omn_narrow/plugin.py": text},
         entry_points={"narrow": "omn_narrow.plugin"},
     )
-    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    environment = find_environment(tmp_path)
     ran = omn("mem.rss", "--format", "narrow", "--", "true", OMN_SYSROOT="/nowhere", **environment)
     expect(ran, 2, "the format narrow cannot carry summary\n     it carries raw")
     assert omn("mem.rss", "--format", "narrow", "-e", "raw", "--", "sleep", "0.1", **environment).code == 0

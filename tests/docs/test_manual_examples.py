@@ -49,6 +49,16 @@ def test_every_example_of_a_page_prints_what_the_page_shows(page: Path, shell: A
         assert find_mismatch(example.shown, ran.stdout) is None, where
 
 
+def test_the_readme_shows_what_its_first_command_prints(shell: Any) -> None:
+    """The answer below the first command is the one that the command prints, numbers apart."""
+    readme = (ROOT / "README.md").read_text()
+    (_, command), _ = iter_blocks(readme, "sh")
+    (_, shown), *_ = iter_blocks(readme, "text")
+    ran = shell(command.partition(" && ")[2])
+    assert ran.returncode == 0, ran.stdout
+    assert find_mismatch(shown, ran.stdout) is None, ran.stdout
+
+
 def test_a_page_that_shows_other_words_is_found_out() -> None:
     """The comparison sees a missing word, a wrong beginning and a wrong end, and no difference in a number."""
     printed = "window  1.2 ms, 3 events\nmax 212.8 MiB\n"

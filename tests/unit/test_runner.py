@@ -217,3 +217,18 @@ def test_nothing_is_left_open_after_a_run() -> None:
     assert linux.read_children() == children
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)] == handlers
     assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.spec("RUN-10", "EVT-5")
+def test_a_window_shorter_than_its_interval_says_how_little_was_read() -> None:
+    """A gauge then has the window's ends alone, said; an interval's closing reading holds the whole window."""
+    target = launch("sh", "-c", "sleep 0.05")
+    interval = 10_000 * MS
+    document = run_all(
+        resolve("Threads", target, interval_ns=interval), resolve("Elapsed", target, interval_ns=interval)
+    )
+    gauge, counter = document.results
+    assert gauge.events_seen >= 1
+    (fact,) = gauge.facts
+    assert "was shorter than the interval of 10000 ms, and only its ends were read" in fact
+    assert (counter.events_seen, counter.facts) == (1, ())

