@@ -61,7 +61,7 @@ def _iter_family(catalog: Catalog, registry: Registry, family: str) -> Iterator[
         yield ""
         yield f"## {entry.id}"
         yield ""
-        yield f"{entry.title[0].upper()}{entry.title[1:]}."
+        yield f"{entry.title}."
         yield ""
         yield from _iter_question(entry, catalog, registry)
         yield ""

@@ -40,6 +40,7 @@ def check_entry(
         yield ("id",), f"{entry.id!r} is outside this plugin's family {family!r}"
     yield from _check_words(entry, words, set(emits))
     yield from _check_fields(entry)
+    yield from _check_caveats(entry)
     yield from _check_default(entry)
     yield from _check_chain(entry, words)
 
@@ -84,6 +85,22 @@ def _check_fields(entry: WrittenEntry) -> Iterator[Complaint]:
         yield ("targets",), "an entry serves at least one kind of target"
     if "cgroup" in served and entry.targets.get("container", None) is not None:
         yield ("targets", "container"), "a container is its cgroup, which is served"
+
+
+def _check_caveats(entry: WrittenEntry) -> Iterator[Complaint]:
+    served = [kind for kind, reason in entry.targets.items() if reason is None]
+    for index, caveat in enumerate(entry.caveats):
+        if isinstance(caveat, str):
+            continue
+        path: Path = ("caveats", index)
+        yield from _unknown(path, "target kind", caveat.targets, KINDS)
+        for kind in caveat.targets:
+            if kind in KINDS and kind not in served:
+                yield path, f"the target kind {kind!r} is not served, so nobody would read this caveat"
+        if not caveat.targets:
+            yield path, "a caveat that is for no kind of target is read by nobody"
+        if served and set(caveat.targets) == set(served):
+            yield path, "it is for every kind of target that is served: write its text alone"
 
 
 def _check_default(entry: WrittenEntry) -> Iterator[Complaint]:

@@ -9,7 +9,7 @@ import attrs
 import cattrs
 
 from omn_core.catalog.requirement import parse_need
-from omn_core.model.catalog import Backend, Default, Entry, UnitMeaning
+from omn_core.model.catalog import Backend, Default, Entry, TargetCaveat, UnitMeaning
 from omn_core.model.probe import Need
 from omn_core.model.rows import RequirementRow
 from omn_core.structure import make_converter
@@ -35,7 +35,7 @@ class WrittenEntry:
     determinism: str
     chain: tuple[WrittenBackend, ...]
     default: Default = attrs.field(factory=Default)
-    caveats: tuple[str, ...] = ()
+    caveats: tuple[str | TargetCaveat, ...] = ()
     stacks: str | None = None
     overflow: str | None = None
 
@@ -89,7 +89,21 @@ def make_catalog_converter(classes: Mapping[str, RequirementRow]) -> cattrs.Conv
     converter.register_unstructure_hook_func(
         lambda kind: kind is Served, lambda reason: "yes" if reason is None else f"no: {reason}"
     )
+    converter.register_structure_hook_func(lambda kind: kind == str | TargetCaveat, lambda value, _: _caveat(value))
+    converter.register_unstructure_hook(TargetCaveat, TargetCaveat.to_plain)
     return converter
+
+
+def _caveat(value: Any) -> str | TargetCaveat:
+    """Read a text, or `{for: [kinds of target], text: ...}`."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Mapping) or value.keys() != {"for", "text"}:
+        raise TypeError("a caveat is a text, or a mapping with 'for' (kinds of target) and 'text'")
+    kinds, text = value["for"], value["text"]
+    if not isinstance(text, str) or not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+        raise TypeError("a caveat's 'for' is a list of kinds of target, and its 'text' a text")
+    return TargetCaveat(text, tuple(kinds))
 
 
 def _text(value: Any) -> str:

@@ -43,6 +43,7 @@ def make_plain_entry(entry: Entry) -> dict[str, Any]:
     del plain["path"], plain["line"]
     plain["targets"] = {kind: "yes" if reason is None else f"no: {reason}" for kind, reason in entry.targets.items()}
     plain["emits"] = {mode: list(emits) for mode, emits in entry.emits.items()}
+    plain["caveats"] = [caveat if isinstance(caveat, str) else caveat.to_plain() for caveat in entry.caveats]
     plain["default"] = _plain(attrs.asdict(entry.default))
     plain["chain"] = [make_plain_backend(backend) for backend in entry.chain]
     return _plain(plain) | {name: list(plain[name]) for name in _LISTS if not plain[name]}

@@ -9,7 +9,7 @@ import numpy as np
 
 from omn_core.emit.base import Answer, Series
 from omn_core.emit.numbers import compute_sums, compute_total, to_plain_number
-from omn_core.emit.series import iter_parts
+from omn_core.emit.series import compute_by
 from omn_core.format.bars import render_buckets
 from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
@@ -31,10 +31,7 @@ class Hist:
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return scale, buckets and the exact sum, or a row of them for each value of an attribute."""
-        if spec.attribute is None:
-            return {"lower_bound": series.lower_bound, **_figures(series)}
-        rows = [{"attr": value, **_figures(part)} for value, part in iter_parts(series, spec.attribute)]
-        return {"lower_bound": series.lower_bound, "rows": rows}
+        return compute_by(series, spec.attribute, _figures)
 
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
         """Return a line for each bucket, with its share and a bar."""

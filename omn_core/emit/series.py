@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from omn_core.emit.base import Series
+from omn_core.emit.base import Answer, Series
 from omn_core.model.batch import Array, Batch, Column
 
 UNKNOWN = "?"
@@ -43,6 +43,14 @@ def iter_parts(series: Series, attribute: str) -> Iterator[tuple[Any, Series]]:
     for key, batch in divide(series.batch, (attribute,)):
         value = key[attribute]
         yield (UNKNOWN if value is None else value), attrs.evolve(series, batch=batch)
+
+
+def compute_by(series: Series, attribute: str | None, figures: Callable[[Series], Answer]) -> Answer:
+    """Return a series' figures, or where an attribute is named a row of them for each of its values."""
+    if attribute is None:
+        return {"lower_bound": series.lower_bound, **figures(series)}
+    rows = [{"attr": value, **figures(part)} for value, part in iter_parts(series, attribute)]
+    return {"lower_bound": series.lower_bound, "rows": rows}
 
 
 def compute_codes(column: Column | None, length: int) -> tuple[Array, list[Any]]:

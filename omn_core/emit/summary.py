@@ -11,7 +11,7 @@ import numpy as np
 from omn_core.emit.base import Answer, Series
 from omn_core.emit.count import find_last
 from omn_core.emit.numbers import compute_reach, compute_total, to_plain_number
-from omn_core.emit.series import iter_parts
+from omn_core.emit.series import compute_by
 from omn_core.format.figures import render_figures
 from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
@@ -29,10 +29,7 @@ class Summary:
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return the figures, or a row of them for each value of an attribute, `?` for events that lack it."""
-        if spec.attribute is None:
-            return {"lower_bound": series.lower_bound, **_figures(series)}
-        rows = [{"attr": value, **_figures(part)} for value, part in iter_parts(series, spec.attribute)]
-        return {"lower_bound": series.lower_bound, "rows": rows}
+        return compute_by(series, spec.attribute, _figures)
 
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
         """Return the figures under their names, a line for each row."""

@@ -51,12 +51,28 @@ class Default:
 
 
 @attrs.frozen
+class TargetCaveat:
+    """A caveat that concerns some kinds of target alone: what it says, and of which."""
+
+    text: str
+    targets: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.text} (target {', '.join(self.targets)})"
+
+    def to_plain(self) -> dict[str, object]:
+        """Return it as a catalog spells it."""
+        return {"for": list(self.targets), "text": self.text}
+
+
+@attrs.frozen
 class Entry:
     """One source.
 
     `attributes` maps every attribute its events can carry to a unit (`text` for strings); `value` names the one that
     is the measurement. `emits` maps each mode to the emits that answer it. `targets` maps each kind of target to None
-    where it is served and to the reason where it is not; a kind that is absent is not served.
+    where it is served and to the reason where it is not; a kind that is absent is not served. `caveats` says what is
+    true of the number however it is read, as a plain text where that holds for every kind of target.
     """
 
     id: str
@@ -72,7 +88,7 @@ class Entry:
     determinism: str
     chain: tuple[Backend, ...]
     default: Default = Default()
-    caveats: tuple[str, ...] = ()
+    caveats: tuple[str | TargetCaveat, ...] = ()
     stacks: str | None = None
     overflow: str | None = None
     path: str = ""
@@ -86,6 +102,14 @@ class Entry:
     def adds_up(self, mode: str) -> bool:
         """Whether values of events of this mode add up to a total: the entry declares rate, topk or stack for it."""
         return any(emit in ("rate", "topk", "stack") for emit in self.emits.get(mode, ()))
+
+    def caveats_of(self, target: str) -> tuple[str, ...]:
+        """The caveats that a reader of an answer about a kind of target needs."""
+        return tuple(
+            caveat if isinstance(caveat, str) else caveat.text
+            for caveat in self.caveats
+            if isinstance(caveat, str) or target in caveat.targets
+        )
 
     def backend(self, identifier: str) -> Backend | None:
         """Return the backend of that id, None where the chain has none."""

@@ -72,6 +72,15 @@ class ResolvedRequest:
         """The keys that divide the answer into series."""
         return self.request.keys
 
+    def shows(self, attribute: str) -> bool:
+        """Tell whether the answer can show an attribute: as a key, in the filter, by an emit or in raw rows.
+
+        A collector asks it of an attribute that costs a reading of its own.
+        """
+        if attribute in (self.value, *self.keys) or attribute in (self.request.filter or ""):
+            return True
+        return any(emit.attribute == attribute or emit.name == "raw" for emit in self.emits)
+
 
 @attrs.frozen
 class ResolvedSession:

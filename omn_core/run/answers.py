@@ -30,7 +30,7 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     kept, account = _apply_filter(measurement, batch)
     series, raw = _answer(measurement, registry, kept, window, losses)
     scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
-    caveats = list(resolved.entry.caveats)
+    caveats = list(resolved.entry.caveats_of(resolved.target.kind))
     if has_program and scope not in _OF_PROCESSES:
         caveats.append(_PROGRAM_IS_WINDOW.format(scope=scope))
     never_opened = measurement.opened_ns is None
@@ -67,8 +67,10 @@ def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> 
         return ()
     read = "only its ends were read" if len(batch) else "nothing was read"
     return (
-        f"the window of {window.length_ns / 1e6:.3g} ms was shorter than the interval of {interval_ns / 1e6:g} ms, and "
-        f"{read}: a shorter --interval reads more",
+        (
+            f"the window of {window.length_ns / 1e6:.3g} ms was shorter than the interval of {interval_ns / 1e6:g} ms, "
+            f"and {read}: a shorter --interval reads more"
+        ),
     )
 
 

@@ -12,7 +12,7 @@ import attrs
 from omn_core.errors import RequestError
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import PluginRecord, Registry
-from omn_core.testing.checks.catalog import check_catalog, check_readme, check_requirements
+from omn_core.testing.checks.catalog import check_catalog, check_readme, check_requirements, check_titles
 from omn_core.testing.checks.emits import check_emits
 from omn_core.testing.checks.imports import check_cost, check_public_names
 from omn_core.testing.checks.plugin import check_contract, check_entry_point, check_hooks, check_load
@@ -30,6 +30,7 @@ CHECKS: tuple[tuple[str, str, CheckFunction], ...] = (
     ("collectors", "its factories make collectors that have every call of their life", check_collectors),
     ("targets", "the kinds of target it binds are kinds there are", check_targets),
     ("catalog", "each backend is collected, or says why it is not", check_catalog),
+    ("titles", "its titles are phrases of one style", check_titles),
     ("requirements", "every requirement it uses is answered, and its probes answer with a Probe", check_requirements),
     ("emits", "its emits compute and render, change nothing, and answer with plain values", check_emits),
     ("readme", "its README has a section for each source", check_readme),

@@ -34,6 +34,8 @@ for period in range(1, 101):
     time.sleep(max(0, opened + 0.02 * period - time.monotonic()))
 {REPORT}
 """
+TICK_NS = 10_000_000
+"""The longest tick that a kernel has (HZ 100): how old the account of a running thread may be."""
 MARGIN_NS = 50_000_000
 """An interpreter's start and end lie in the window and outside the program's own reading of its account."""
 
@@ -73,7 +75,7 @@ def test_a_pinned_spinner_uses_what_the_scheduler_gave_it(omn: Any) -> None:
     oncpu_ns, _ = add_up(result)
     assert abs(oncpu_ns - run_ns) <= MARGIN_NS
     median = result["series"][0]["emits"]["summary"]["p50"]
-    assert median <= 1.0
+    assert median <= 1.001  # the clock that is read and the one that times it lie microseconds apart
     if wait_ns < 0.01 * run_ns:
         assert median >= 0.97
 
@@ -90,17 +92,17 @@ def test_a_duty_cycle_of_30_percent_reads_so(omn: Any) -> None:
 
 @pytest.mark.spec("CPU-1")
 def test_oncpu_time_counts_what_schedstat_counts(omn: Any, workload: Callable[[Workload], Running]) -> None:
-    """The nanoseconds of a window around a known burn are the scheduler's own."""
+    """The nanoseconds of a window around a known burn are the scheduler's own, as of its latest tick at either end."""
     running = workload(spin(SECOND // 2))
     running.wait("ready")
     running.release()
     ran = omn(
-        "cpu.oncpu_time", "-m", "count", "-e", "count", "--pid", str(running.pid), "-d", "10ms", "--format", "json"
+        "cpu.oncpu_time", "-m", "count", "-e", "count", "--pid", str(running.pid), "-d", "50ms", "--format", "json"
     )
     assert ran.code == 0, ran.stderr
     window = ran.result["window"]["closed_ns"] - ran.result["window"]["opened_ns"]
     value = ran.result["series"][0]["emits"]["count"]["value"]
-    assert 0 <= value <= window * 1.05
+    assert 0 <= value <= window * 1.05 + TICK_NS
     assert ran.result["unit"] == "ns"
 
 

@@ -13,6 +13,7 @@ import pytest
 from omn_core.catalog.load import load_catalog
 from omn_core.catalog.requirement import parse_need
 from omn_core.errors import CatalogError
+from omn_core.model.catalog import TargetCaveat
 from omn_core.model.probe import Need
 from omn_core.model.rows import RequirementRow
 
@@ -81,6 +82,12 @@ BROKEN_ENTRIES = [
     ({"determinism": "exact"}, None, "determinism 'exact' is unknown"),
     ({"targets": "{pid: no}"}, None, "a kind that is not served says why"),
     ({"targets": "{pid: 'no: never'}"}, None, "an entry serves at least one kind of target"),
+    ({"caveats": "[{for: [pid]}]"}, None, "a caveat is a text, or a mapping with 'for' (kinds of target) and 'text'"),
+    ({"caveats": "[{for: pid, text: x}]"}, None, "a caveat's 'for' is a list of kinds of target"),
+    ({"caveats": "[{for: [pod], text: x}]"}, None, "target kind 'pod' is unknown; did you mean 'pid'?"),
+    ({"caveats": "[{for: [tid], text: x}]"}, None, "the target kind 'tid' is not served"),
+    ({"caveats": "[{for: [], text: x}]"}, None, "a caveat that is for no kind of target is read by nobody"),
+    ({"caveats": "[{for: [launch, pid, system], text: x}]"}, None, "it is for every kind of target that is served"),
     ({"targets": "{planet: yes}"}, None, "target kind 'planet' is unknown"),
     ({"targets": "{pid: perhaps}"}, None, "a kind of target is 'yes' or 'no: reason', not 'perhaps'"),
     ({"targets": "{cgroup: yes, container: 'no: why not'}"}, None, "a container is its cgroup, which is served"),
@@ -138,6 +145,19 @@ def test_a_broken_entry_is_refused_by_file_entry_and_line(
     assert start < int(place[1]) <= len(lines)
     assert not [source for source in catalog.entries if source.startswith("lab.")]
     assert all(other.state != "failed" for other in registry.records if other is not record)
+
+
+@pytest.mark.spec("CAT-2")
+def test_a_caveat_may_concern_some_targets_alone(laboratory: Any, entry_text: Any) -> None:
+    """Answers about other kinds of target do not carry it; from the cache it reads as from the file."""
+    laboratory.install_lab(entry_text({"caveats": "[of all, {for: [system], text: of the machine}]"}))
+    for _ in range(2):
+        _, catalog = laboratory.load()
+        entry = catalog.entries["lab.depth"]
+        assert entry.caveats_of("pid") == ("of all",)
+        assert entry.caveats_of("system") == ("of all", "of the machine")
+        assert entry.caveats == ("of all", TargetCaveat("of the machine", ("system",)))
+        assert str(entry.caveats[1]) == "of the machine (target system)"
 
 
 @pytest.mark.spec("CAT-2", "RES-4")

@@ -64,7 +64,7 @@ MEAN = Mean()
 
 CATALOG = """
 - id: {name}.things
-  title: things
+  title: Things
   unit: count
   value: things
   modes: [poll]
@@ -141,6 +141,13 @@ def test_a_good_plugin_breaks_nothing(check: Check) -> None:
     assert [one.name for one in report.checks] == [name for name, _, _ in CHECKS]
     assert report.to_plain()["passed"] is True
     assert report.render()[0] == "omn-good 1.0: good"
+
+
+@pytest.mark.parametrize("title", ["things", "Things."])
+def test_a_title_of_another_style_is_named(check: Check, title: str) -> None:
+    """Lists and pages show titles beside each other: a capital letter first, and no final stop."""
+    (line,) = broken(check(catalog=CATALOG.replace("title: Things", f"title: {title}")), "titles")
+    assert line.endswith(f"not {title!r}")
 
 
 @pytest.mark.spec("PLG-5", "PLG-4")

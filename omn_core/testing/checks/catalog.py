@@ -28,6 +28,14 @@ def check_catalog(subject: Subject) -> Iterator[str]:
             yield f"{source}/{backend_id} has a collector, and no catalog declares it"
 
 
+def check_titles(subject: Subject) -> Iterator[str]:
+    """A title is a phrase that starts with a capital letter and has no final stop, as lists and pages show it."""
+    for entry in subject.entries:
+        title = entry.title
+        if not title[:1].isupper() or title.endswith("."):
+            yield f"the title of {entry.id} starts with a capital letter and has no final stop, not {title!r}"
+
+
 def check_requirements(subject: Subject) -> Iterator[str]:
     """Every class that the catalog uses is answered by some plugin; this one's probes answer, and say why not."""
     rows: list[RequirementRow] = subject.record.rows.get("requirements", [])

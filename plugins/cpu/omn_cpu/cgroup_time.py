@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
-from omn_kernel.cgroup import CgroupPlace
+from omn_kernel.cgroup import UNIFIED
+from omn_kernel.cgroup_files import CgroupCollector
+from omn_kernel.counters import Account
+from omn_kernel.polling import Rows
 from omn_kernel.procfs.machine import parse_flat_keyed
 
-from omn_core.api import Batch, BoundTarget
-from omn_cpu.accounts import Account, AccountCollector
-from omn_cpu.cgroup_file import CgroupFile, get_place
+from omn_core.api import BoundTarget
+from omn_cpu.shares import compute_shares
 
 _USEC = {b"usage_usec": "oncpu_ns", b"user_usec": "user_ns", b"system_usec": "system_ns"}
 
 
-class CgroupUtil(AccountCollector, ABC):
+class CgroupUtil(CgroupCollector, ABC):
     """One row a reading. The kernel adds up what is below a cgroup, and what has left it stays counted."""
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the account and read its baseline. Raises MachineRefused where the cgroup has none."""
-        place = get_place(target)
-        self._name = place.path
-        self._file = CgroupFile(self.find_file(place), place.path)
-        self.files.callback(self._file.close)
-        self._account = Account(f"cgroup {place.path}", self.parse(self._file.read()), self.context.clock())
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the account. Raises MachineRefused where the cgroup has none."""
+        super().open_files(target)
+        self._account = Account(f"cgroup {self.place.path}", self.misses)
 
-    def sample(self, now_ns: int) -> Batch:  # the contract's signature
-        """Return what the cgroup ran since the last reading. Raises TargetGone when it was removed."""
-        before = self.context.clock()
-        growth = self._account.advance(self.parse(self._file.read()), self.context.clock(), self.misses)
+    def make_rows(self, content: Mapping[str, bytes], at_ns: int) -> Rows:
+        """Return what the cgroup ran since the last reading."""
+        growth = self._account.advance(self.parse(content[self.files[0]]), at_ns)
         if growth is None:
-            return Batch.empty()
-        shares = {name.removesuffix("_ns"): [part / growth.length_ns] for name, part in growth.by.items()}
-        shares["util"] = shares.pop("oncpu")
-        return Batch.of_reading(
-            (before, self.context.clock()),
-            self.context.names,
-            {"cgroup": [self._name]},
-            {**shares, "oncpu_ns": [growth.by["oncpu_ns"]], "interval_ns": [growth.length_ns]},
-        )
-
-    @abstractmethod
-    def find_file(self, place: CgroupPlace) -> str | None:
-        """Find the file that holds the account, None where the cgroup has none."""
+            return Rows()
+        return Rows.of_one(compute_shares(growth), self.keys)
 
     @abstractmethod
     def parse(self, content: bytes) -> dict[str, int]:
@@ -52,9 +40,8 @@ class CgroupUtil(AccountCollector, ABC):
 class Cgroup2Util(CgroupUtil):
     """cpu.stat of cgroup2, in microseconds: it is there whether or not the cpu controller is on."""
 
-    def find_file(self, place: CgroupPlace) -> str | None:
-        """Find cpu.stat."""
-        return place.find_unified_file("cpu.stat")
+    hierarchy = UNIFIED
+    files = ("cpu.stat",)
 
     def parse(self, content: bytes) -> dict[str, int]:
         """Return the usage, and its user and system parts."""
@@ -65,10 +52,8 @@ class Cgroup2Util(CgroupUtil):
 class Cgroup1Util(CgroupUtil):
     """cpuacct.usage of version 1, in nanoseconds."""
 
-    def find_file(self, place: CgroupPlace) -> str | None:
-        """Find cpuacct.usage."""
-        folder = place.find_legacy_folder("cpuacct")
-        return None if folder is None else f"{folder}/cpuacct.usage"
+    hierarchy = "cpuacct"
+    files = ("cpuacct.usage",)
 
     def parse(self, content: bytes) -> dict[str, int]:
         """Return the usage."""

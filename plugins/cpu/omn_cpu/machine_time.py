@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import attrs
-from omn_kernel.polled import PolledFile, place
+from omn_kernel.polling import MachineFileCollector, Rows
 from omn_kernel.procfs.machine import CPU_FIELDS, parse_cpu_ticks
+from omn_kernel.procfs.task import TICK_NS
 
-from omn_core.api import Batch, BoundTarget, ResolvedRequest, RunContext
-from omn_cpu.accounts import AccountCollector
-
-TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-"""Nanoseconds of a clock tick, the unit of /proc/stat."""
+from omn_core.api import BoundTarget
 
 _RUNNING = ("user", "nice", "system", "irq", "softirq")
 _WAITING = ("idle", "iowait")
@@ -87,7 +83,7 @@ def compute_sum(times: Sequence[CpuTime]) -> CpuTime:
     )
 
 
-class MachineTime(AccountCollector):
+class MachineTime(MachineFileCollector):
     """The cpu lines read at each tick, the machine's figure made of its cpus' own.
 
     The line of all cpus is not read: a cpu that goes offline in between takes its ticks out of it, and others' time
@@ -95,45 +91,43 @@ class MachineTime(AccountCollector):
     target names, and that is gone, is a reading that gave nothing.
     """
 
-    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
-        """Open the file."""
-        super().prepare(resolved, context)
-        self._file = PolledFile(place(context.sysroot, "/proc/stat"))
-        self.files.callback(self._file.close)
+    path = "/proc/stat"
 
-    def attach(self, target: BoundTarget) -> None:
-        """Read the baseline of each cpu."""
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the file."""
+        super().open_files(target)
         self._cpus = target.cpus
         self._by_cpu = bool(target.cpus) or "cpu" in self.resolved.keys
         self._changed: dict[str, None] = {}
-        self._last = {cpu: (ticks, self.context.clock()) for cpu, ticks in self._read().items()}
+        self._last: dict[int, tuple[tuple[int, ...], int]] = {}
 
-    def sample(self, now_ns: int) -> Batch:  # the contract's signature
+    def read_baseline(self) -> None:
+        """Read each cpu as it stands: those that come later are said to have come."""
+        lines, at_ns = self._select(self.read()), self.context.clock()
+        self._last = {cpu: (ticks, at_ns) for cpu, ticks in lines.items()}
+
+    def make_rows(self, content: bytes, at_ns: int) -> Rows:
         """Return what each cpu did since it was last read, or one row of all together."""
-        before = self.context.clock()
-        times = self._advance(self._read(), self.context.clock())
-        span = (before, self.context.clock())
+        times = self._advance(self._select(content), at_ns)
         if not times:
-            return Batch.empty()
+            return Rows()
         rows = list(times.values()) if self._by_cpu else [compute_sum(list(times.values()))]
-        keys = {"cpu": list(times)} if self._by_cpu else {}
-        return Batch.of_reading(span, self.context.names, keys, self.make_attributes(rows))
+        columns = self.make_columns(rows)
+        known = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+        lengths = [row.length_ns for row in rows]
+        return Rows({"cpu": list(times)} if self._by_cpu else {}, {**known, "interval_ns": lengths})
 
-    def make_attributes(self, rows: Sequence[CpuTime]) -> dict[str, list[float | None] | list[int]]:
+    def make_columns(self, rows: Sequence[CpuTime]) -> dict[str, list[float | None]]:
         """Return the attributes of some rows: shares of each cpu's time in the interval."""
         shares = [row.compute_shares() for row in rows]
-        names = [name for name in shares[0] if any(share.get(name) is not None for share in shares)]
-        return {
-            **{name: [share.get(name) for share in shares] for name in names},
-            "interval_ns": [row.length_ns for row in rows],
-        }
+        return {name: [share.get(name) for share in shares] for name in shares[0]}
 
     def facts(self) -> tuple[str, ...]:
         """Say which cpus came and went."""
         return tuple(self._changed)
 
-    def _read(self) -> dict[int, tuple[int, ...]]:
-        lines = parse_cpu_ticks(self._file.read())
+    def _select(self, content: bytes) -> dict[int, tuple[int, ...]]:
+        lines = parse_cpu_ticks(content)
         return {cpu: ticks for cpu, ticks in lines.items() if cpu is not None and (not self._cpus or cpu in self._cpus)}
 
     def _advance(self, reading: Mapping[int, tuple[int, ...]], at_ns: int) -> dict[int, CpuTime]:
@@ -146,7 +140,7 @@ class MachineTime(AccountCollector):
             then, then_ns = self._last[cpu]
             time = compute_cpu_time(then, ticks, max(at_ns - then_ns, 1))
             if isinstance(time, str):
-                self.misses.note(f"the kernel's {time} ticks of cpu {cpu} stepped back, and that interval is unknown")
+                self.misses.note_step_back(f"{time} ticks", f"cpu {cpu}")
             elif time.whole == 0:
                 continue  # no tick has passed on it: the next reading's interval begins where this one's did
             else:
@@ -172,9 +166,9 @@ class MachineUtil(MachineTime):
 class MachineSteal(MachineTime):
     """cpu.steal: what the hypervisor took, as time and as a share."""
 
-    def make_attributes(self, rows: Sequence[CpuTime]) -> dict[str, list[float | None] | list[int]]:
+    def make_columns(self, rows: Sequence[CpuTime]) -> dict[str, list[float | None]]:
         """Return the time taken, and its share of each cpu's time."""
         return {
-            "steal_ns": [row.fields.get("steal", 0) * TICK_NS for row in rows],
+            "steal_ns": [None if "steal" not in row.fields else row.fields["steal"] * TICK_NS for row in rows],
             "steal": [row.compute_shares().get("steal") for row in rows],
         }

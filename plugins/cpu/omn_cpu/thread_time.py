@@ -7,13 +7,14 @@ sum, so how much is missing is known, and it is said; whose it was is not, and n
 from __future__ import annotations
 
 import attrs
+from omn_kernel.counters import Misses
 from omn_kernel.cpu_clock import read_process_clock
 from omn_kernel.polled import PolledFile, place
-from omn_kernel.procfs.process import ProcessGone, find_process_key, list_threads
+from omn_kernel.polling import PolledCollector, Rows
+from omn_kernel.procfs.process import ProcessGone, find_comm, find_folder, find_process_key, list_threads
 from omn_kernel.procfs.task import parse_schedstat
 
-from omn_core.api import Batch, BoundTarget, MachineRefused, ProcessHandle, TargetGone
-from omn_cpu.accounts import AccountCollector, Misses
+from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, TargetGone
 
 _KEPT_FILES = 512
 """How many threads' files stay open; those of further ones are opened for each reading."""
@@ -45,10 +46,13 @@ class Ran:
 class Process:
     """The threads of one process, followed as they come and go."""
 
-    def __init__(self, handle: ProcessHandle, tid: int | None, sysroot: str, misses: Misses) -> None:
+    def __init__(
+        self, handle: ProcessHandle, tid: int | None, sysroot: str, misses: Misses, *, wants_comm: bool
+    ) -> None:
         self.pid = handle.pid
         self.key = find_process_key(sysroot, handle.pid)
         self.missing_ns = 0
+        self._wants_comm = wants_comm
         self._tid = tid
         self._sysroot = sysroot
         self._misses = misses
@@ -94,8 +98,8 @@ class Process:
         if grown < 0:
             self._misses.note("a thread's number passed to another, and what either ran since the last is unknown")
             return []
-        if grown or thread.comm is None:
-            thread.comm = self._read_comm(thread.tid)
+        if self._wants_comm and (grown or thread.comm is None):
+            thread.comm = find_comm(self._sysroot, self.pid, thread.tid)
         return [Ran(self.pid, self.key, thread.tid, thread.comm, grown)]
 
     def _read(self, tid: int) -> int | None:
@@ -107,7 +111,7 @@ class Process:
             except _GONE:
                 self._end(tid)  # another may have taken its number, whose file is another
         try:
-            file = PolledFile(place(self._sysroot, f"/proc/{self.pid}/task/{tid}/schedstat"), size=128)
+            file = PolledFile(place(self._sysroot, f"{find_folder(self.pid, tid)}/schedstat"), size=128)
             run_ns = parse_schedstat(file.read()).run_ns
         except _GONE:
             return None
@@ -117,13 +121,6 @@ class Process:
         else:
             file.close()
         return run_ns
-
-    def _read_comm(self, tid: int) -> bytes | None:
-        try:
-            with open(place(self._sysroot, f"/proc/{self.pid}/task/{tid}/comm"), "rb") as file:
-                return file.read().removesuffix(b"\n")
-        except _GONE:
-            return None
 
     def _end(self, tid: int) -> None:
         """Let a thread go whose last interval went with it."""
@@ -148,34 +145,46 @@ class Process:
         self.missing_ns = max(missing_ns, self.missing_ns)
 
 
-class ThreadTime(AccountCollector):
+class ThreadTime(PolledCollector[list[Ran]]):
     """A row for each thread at each reading, those that did not run included."""
 
-    def attach(self, target: BoundTarget) -> None:
+    def open_files(self, target: BoundTarget) -> None:
         """Read the baseline of each thread there is: of a launched program, its first."""
         self._missing_ns = 0
         self._processes: list[Process] = []
+        wants_comm = self.resolved.shows("comm")
         for handle in target.processes:
             try:
-                process = Process(handle, target.tid, self.context.sysroot, self.misses)
+                process = Process(handle, target.tid, self.context.sysroot, self.misses, wants_comm=wants_comm)
             except ProcessGone:
                 raise MachineRefused(f"process {handle.pid} ended before it could be read") from None
-            self.files.callback(process.close)
-            self._processes.append(process)
+            self._processes.append(self.hold(process))
 
-    def sample(self, now_ns: int) -> Batch:  # the contract's signature
+    def read_baseline(self) -> None:
+        """Do nothing: each thread's is read where its process is opened."""
+
+    def read(self) -> list[Ran]:
         """Return what each thread ran since it was last read. Raises TargetGone when no process is left."""
-        before = self.context.clock()
-        rows: list[Ran] = []
+        ran: list[Ran] = []
         for process in list(self._processes):
             try:
-                rows += process.advance()
+                ran += process.advance()
             except ProcessGone:
                 self.misses.note("a process was reaped before what it last ran could be read")
                 self._drop(process)
         if not self._processes:
             raise TargetGone
-        return self._make_batch((before, self.context.clock()), rows)
+        return ran
+
+    def make_rows(self, content: list[Ran], at_ns: int) -> Rows:
+        """Return a row for each thread."""
+        named: dict[str, list[int | bytes | None]] = {"pid": [row.pid for row in content]}
+        if self.resolved.shows("comm"):
+            named["comm"] = [row.comm for row in content]
+        return Rows(
+            {"task": [row.tid for row in content], "proc": [row.key for row in content]},
+            {"oncpu_ns": [row.oncpu_ns for row in content], **named},
+        )
 
     def fields(self) -> dict[str, int]:
         """Return `missing_ns`: at least so much ran, by the processes' own clocks, that is in no row."""
@@ -185,17 +194,3 @@ class ThreadTime(AccountCollector):
         self._missing_ns += process.missing_ns
         process.close()
         self._processes.remove(process)
-
-    def _make_batch(self, span: tuple[int, int], rows: list[Ran]) -> Batch:
-        if not rows:
-            return Batch.empty()
-        return Batch.of_reading(
-            span,
-            self.context.names,
-            {"task": [row.tid for row in rows], "proc": [row.key for row in rows]},
-            {
-                "oncpu_ns": [row.oncpu_ns for row in rows],
-                "pid": [row.pid for row in rows],
-                "comm": [row.comm for row in rows],
-            },
-        )

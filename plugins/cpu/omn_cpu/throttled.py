@@ -2,75 +2,57 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
+from collections.abc import Mapping
 
-from omn_kernel.cgroup import CgroupPlace
+from omn_kernel.cgroup import UNIFIED
 from omn_kernel.cgroup_accounts import compute_throttling
+from omn_kernel.cgroup_files import CgroupCollector
+from omn_kernel.counters import Account
+from omn_kernel.polling import Rows
 from omn_kernel.procfs.machine import parse_flat_keyed
 
-from omn_core.api import Batch, BoundTarget, MachineRefused
-from omn_cpu.accounts import Account, AccountCollector
-from omn_cpu.cgroup_file import CgroupFile, get_place
+from omn_core.api import BoundTarget, MachineRefused
 
 
-class Throttled(AccountCollector, ABC):
+class Throttled(CgroupCollector, ABC):
     """One row a reading: what was counted since the last, a zero included.
 
     The kernel adds a cpu's held-back time up when that cpu is let go again, at the next period: what is being held
     back at the reading is in the next one. Without a limit every count is zero, and that is a measurement.
     """
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the account and read its baseline. Raises MachineRefused where the cgroup keeps none."""
-        place = get_place(target)
-        self._name = place.path
-        self._file = CgroupFile(self.find_file(place), place.path)
-        self.files.callback(self._file.close)
-        self._account = Account(f"cgroup {place.path}", self._read(), self.context.clock())
+    files = ("cpu.stat",)
 
-    def sample(self, now_ns: int) -> Batch:  # the contract's signature
-        """Return what the limit took since the last reading. Raises TargetGone when the cgroup was removed."""
-        before = self.context.clock()
-        growth = self._account.advance(self._read(), self.context.clock(), self.misses)
-        if growth is None:
-            return Batch.empty()
-        return Batch.of_reading(
-            (before, self.context.clock()),
-            self.context.names,
-            {"cgroup": [self._name]},
-            {name: [value] for name, value in growth.by.items()},
-        )
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the account. Raises MachineRefused where the cgroup keeps none."""
+        super().open_files(target)
+        self._account = Account(f"cgroup {self.place.path}", self.misses)
 
-    @abstractmethod
-    def find_file(self, place: CgroupPlace) -> str | None:
-        """Find cpu.stat, None where the cgroup has none."""
-
-    def _read(self) -> dict[str, int]:
-        account = compute_throttling(parse_flat_keyed(self._file.read()))
+    def make_rows(self, content: Mapping[str, bytes], at_ns: int) -> Rows:
+        """Return what the limit took since the last reading. Raises MachineRefused for a file without its lines."""
+        account = compute_throttling(parse_flat_keyed(content["cpu.stat"]))
+        if account.throttled_ns is None:
+            raise MachineRefused(
+                f"cgroup {self.place.path!r} keeps no account of a cpu limit", "the cpu controller must be on for it"
+            )
         counters = {
             "throttled_ns": account.throttled_ns,
             "periods": account.periods,
             "throttled_periods": account.throttled,
         }
-        if account.throttled_ns is None:
-            raise MachineRefused(
-                f"cgroup {self._name!r} keeps no account of a cpu limit", "the cpu controller must be on for it"
-            )
-        return {name: value for name, value in counters.items() if value is not None}
+        known = {name: value for name, value in counters.items() if value is not None}
+        growth = self._account.advance(known, at_ns)
+        return Rows() if growth is None else Rows.of_one(growth.by, self.keys)
 
 
 class Cgroup2Throttled(Throttled):
     """cpu.stat of cgroup2, in microseconds, where the cpu controller is on."""
 
-    def find_file(self, place: CgroupPlace) -> str | None:
-        """Find it in the unified hierarchy."""
-        return place.find_unified_file("cpu.stat")
+    hierarchy = UNIFIED
 
 
 class Cgroup1Throttled(Throttled):
     """cpu.stat of version 1's cpu controller, in nanoseconds."""
 
-    def find_file(self, place: CgroupPlace) -> str | None:
-        """Find it in the cpu controller's hierarchy."""
-        folder = place.find_legacy_folder("cpu")
-        return None if folder is None else f"{folder}/cpu.stat"
+    hierarchy = "cpu"

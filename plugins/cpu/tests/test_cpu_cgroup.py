@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from omn_cpu.cgroup_time import Cgroup1Util, Cgroup2Util
-from omn_cpu.pressure import CgroupPressure, MachinePressure
+from omn_cpu.pressure import CpuPressure
 from omn_cpu.throttled import Cgroup1Throttled, Cgroup2Throttled
 from omn_kernel.cgroup import CgroupPlace
 
@@ -155,7 +155,7 @@ PRESSURE = "some avg10={0}.00 avg60=2.00 avg300=1.00 total={1}\nfull avg10=0.50 
 def test_pressure_is_a_share_of_the_interval(catalog: Catalog, sysroot: Sysroot) -> None:
     """Waiting in microseconds becomes a share of the time between the readings, the averages shares of one."""
     sysroot.write(f"{V2}/cpu.pressure", PRESSURE.format(1, 1000, 100))
-    with drive(CgroupPressure(), catalog, "cpu.pressure", "fs:cgroup2:pressure", bind_v2(sysroot)) as driver:
+    with drive(CpuPressure(), catalog, "cpu.pressure", "fs:cgroup2:pressure", bind_v2(sysroot)) as driver:
         sysroot.write(f"{V2}/cpu.pressure", PRESSURE.format(25, 1004, 102))
         (row,) = driver.sample()
     assert (row["some_ns"], row["full_ns"]) == (4_000, 2_000)
@@ -168,7 +168,7 @@ def test_the_machine_has_no_full_pressure(catalog: Catalog, sysroot: Sysroot) ->
     """The zeros that the kernel writes for the machine mean nothing: they are absent, not zero."""
     sysroot.write("proc/pressure/cpu", PRESSURE.format(1, 1000, 0))
     resolved = resolve_onto(catalog.entries["cpu.pressure"], "fs:proc:pressure", Target("system"), mode="poll")
-    with Driver(MachinePressure(), resolved, bind_machine(), sysroot=str(sysroot)) as driver:
+    with Driver(CpuPressure(), resolved, bind_machine(), sysroot=str(sysroot)) as driver:
         sysroot.write("proc/pressure/cpu", PRESSURE.format(1, 900, 0))
         assert driver.sample() == []
         assert driver.collector.losses().failed_reads == 1

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from omn_cpu.machine_time import TICK_NS, CpuTime, MachineSteal, MachineUtil, compute_cpu_time, compute_sum
+from omn_cpu.machine_time import CpuTime, MachineSteal, MachineUtil, compute_cpu_time, compute_sum
+from omn_kernel.procfs.task import TICK_NS
 
 from omn_core.api import Target
 from omn_core.model.catalog import Catalog

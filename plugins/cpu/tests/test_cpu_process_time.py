@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 
 import pytest
-from omn_cpu.machine_time import TICK_NS
 from omn_cpu.process_time import ProcessClock, ProcessTicks, ProcessTime, ThreadSchedstat
+from omn_kernel.procfs.task import TICK_NS
 
 from omn_core.api import BoundTarget, ProcessHandle, Target, TargetGone
 from omn_core.model.catalog import Catalog
@@ -22,7 +22,7 @@ CLOCK, TICKS, THREAD = "clock:process", "fs:proc:pid_stat", "fs:proc:schedstat"
 
 def drive(catalog: Catalog, backend: str, target: BoundTarget, sysroot: str = "/") -> Driver:
     makers: dict[str, type[ProcessTime]] = {CLOCK: ProcessClock, TICKS: ProcessTicks, THREAD: ThreadSchedstat}
-    resolved = resolve_onto(catalog.entries["cpu.util"], backend, target.target)
+    resolved = resolve_onto(catalog.entries["cpu.util"], backend, target.target, keys=("comm",))
     return Driver(makers[backend](), resolved, target, sysroot=sysroot)
 
 

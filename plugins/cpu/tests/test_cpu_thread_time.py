@@ -16,7 +16,10 @@ Start = Callable[[Workload], Running]
 
 
 def drive(catalog: Catalog, target: BoundTarget) -> Driver:
-    resolved = resolve_onto(catalog.entries["cpu.oncpu_time"], "fs:proc:schedstat", target.target, mode="poll")
+    keys = ("task", "comm")
+    resolved = resolve_onto(
+        catalog.entries["cpu.oncpu_time"], "fs:proc:schedstat", target.target, mode="poll", keys=keys
+    )
     return Driver(ThreadTime(), resolved, target)
 
 

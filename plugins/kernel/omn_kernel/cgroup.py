@@ -32,14 +32,9 @@ class CgroupPlace:
     controllers: frozenset[str] = frozenset()
     legacy: Mapping[str, str] = attrs.field(factory=dict)
 
-    def find_unified_file(self, name: str) -> str | None:
-        """Find a cgroup2 file of the cgroup, None where it has no such file."""
-        path = None if self.unified is None else f"{self.unified}/{name}"
-        return path if path is not None and os.path.exists(path) else None
-
-    def find_legacy_folder(self, controller: str) -> str | None:
-        """Find the folder of a v1 controller, None where that controller does not have the cgroup."""
-        return self.legacy.get(controller)
+    def find_folder(self, hierarchy: str) -> str | None:
+        """Find its folder on cgroup2 (`unified`) or under a v1 controller, None where that does not have the cgroup."""
+        return self.unified if hierarchy == UNIFIED else self.legacy.get(hierarchy)
 
     def describe(self) -> dict[str, object]:
         """Say where it stands, for a result."""

@@ -31,19 +31,10 @@ def parse_pressure(content: bytes) -> dict[str, Pressure]:
     return lines
 
 
-@attrs.frozen
-class Stall:
-    """Waiting between two readings: nanoseconds, and their share of the time between the readings."""
+def compute_share(waited_ns: int, length_ns: int) -> float:
+    """Compute the share of an interval that was waited, at most one.
 
-    stalled_ns: int
-    ratio: float
-
-
-def compute_stall(before: Pressure, after: Pressure, elapsed_ns: int) -> Stall:
-    """Compute what was waited between two readings `elapsed_ns` apart. A total that steps back reads as nothing.
-
-    The kernel adds up lazily, so that a reading may hold waiting from just before the interval: a share over one is
-    cut to one.
+    The kernel adds a wait up when it ends or when somebody looks, so that a reading may hold a little of the time
+    before its interval.
     """
-    stalled = max(after.total_ns - before.total_ns, 0)
-    return Stall(stalled, min(stalled / elapsed_ns, 1.0) if elapsed_ns > 0 else 0.0)
+    return min(waited_ns / length_ns, 1.0)

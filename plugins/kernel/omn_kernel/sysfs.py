@@ -48,7 +48,7 @@ def find_huge_page_folders(sysroot: str) -> dict[int, str]:
     for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
         size = name.removeprefix("hugepages-").removesuffix("kB")
         if size.isdigit() and os.path.isdir(f"{base}/{name}/stats"):
-            folders[int(size) * 1024] = f"{base}/{name}/stats"
+            folders[int(size) * 1024] = f"{_HUGE_PAGES}/{name}/stats"
     return dict(sorted(folders.items()))
 
 

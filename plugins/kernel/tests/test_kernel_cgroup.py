@@ -94,7 +94,7 @@ def test_a_relative_path_is_found_on_every_hierarchy_that_has_it(hybrid: Sysroot
     assert place == bind(hybrid, "job/")
     assert place.path == "/job"
     assert set(place.legacy) == {"cpu", "cpuacct", "memory"}
-    assert place.find_legacy_folder("memory") == str(hybrid.path("/sys/fs/cgroup/memory/job"))
+    assert place.find_folder("memory") == str(hybrid.path("/sys/fs/cgroup/memory/job"))
     assert place.unified == str(hybrid.path("/sys/fs/cgroup/unified/job"))
     assert place.controllers == {"hugetlb"}
 
@@ -178,7 +178,7 @@ def test_a_made_cgroup_is_bound(make_cgroup: Callable[[str], Path]) -> None:
     folder = make_cgroup("memory")
     by_folder = bind_cgroup_path(str(folder), "/")
     by_name = bind_cgroup_path(folder.name, "/")
-    assert by_folder.find_legacy_folder("memory") == by_name.find_legacy_folder("memory") == str(folder)
+    assert by_folder.find_folder("memory") == by_name.find_folder("memory") == str(folder)
 
 
 @pytest.mark.parametrize(

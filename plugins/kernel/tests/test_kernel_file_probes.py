@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+from another_user import run_as_another_user
 from omn_kernel.probes import files
 from omn_kernel.probes.basic import probe_capability, probe_kernel, probe_nothing, probe_preload
 from omn_kernel.probes.files import probe_cgroup1, probe_cgroup2, probe_path, probe_psi
@@ -190,16 +189,14 @@ def test_nothing_is_always_there(sysroot: Sysroot) -> None:
 
 def test_a_file_closed_to_another_user_is_restricted_on_this_machine() -> None:
     """The real thing: a user who is not the owner is told the mode and not that the file is absent."""
-    code = (
-        "import os\n"
-        "from omn_core.api import Need, ProbeContext\n"
-        "from omn_kernel.probes.files import probe_path\n"
-        "if os.geteuid() == 0:\n"
-        "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "answer = probe_path(Need('path:/proc/1/environ', 'path', '/proc/1/environ'), ProbeContext())\n"
-        "print(answer.state.value, answer.reason)\n"
+    printed = run_as_another_user(
+        """
+        from omn_core.api import Need, ProbeContext
+        from omn_kernel.probes.files import probe_path
+        """,
+        """
+        answer = probe_path(Need('path:/proc/1/environ', 'path', '/proc/1/environ'), ProbeContext())
+        print(answer.state.value, answer.reason)
+        """,
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"another user cannot import this installation: {done.stderr.strip().splitlines()[-1]}")
-    assert done.stdout.startswith("restricted /proc/1/environ is closed to this user (mode 0400")
+    assert printed.startswith("restricted /proc/1/environ is closed to this user (mode 0400")

@@ -12,7 +12,7 @@ from omn_kernel.procfs.machine import (
     parse_loadavg,
     parse_meminfo,
 )
-from omn_kernel.psi import Pressure, compute_stall, parse_pressure
+from omn_kernel.psi import Pressure, compute_share, parse_pressure
 from omn_kernel.sysfs import find_huge_page_folders, parse_node_meminfo, parse_number_list, read_cpus
 
 from omn_core.testing.sysroot import Sysroot
@@ -78,12 +78,11 @@ def test_pressure_of_the_cpu_lacks_full_before_5_13() -> None:
     assert set(parse_pressure(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n")) == {"some"}
 
 
-@given(st.integers(0, 2**62), st.integers(0, 2**62), st.integers(0, 10**12))
-def test_a_stall_is_a_share_whatever_the_totals_do(before: int, after: int, elapsed: int) -> None:
-    """A total that steps back reads as nothing, and no share leaves 0..1."""
-    stall = compute_stall(Pressure(0, 0, 0, before), Pressure(0, 0, 0, after), elapsed)
-    assert 0 <= stall.ratio <= 1
-    assert stall.stalled_ns == max(after - before, 0)
+@given(st.integers(0, 2**62), st.integers(1, 10**12))
+def test_what_was_waited_is_a_share_whatever_the_totals_do(waited: int, length: int) -> None:
+    """The kernel may add up a wait from before the interval: no share leaves 0..1."""
+    assert 0 <= compute_share(waited, length) <= 1
+    assert compute_share(waited, length) == min(waited / length, 1)
 
 
 @pytest.mark.parametrize(

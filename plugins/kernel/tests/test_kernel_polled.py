@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from another_user import run_as_another_user
 from omn_kernel.polled import PolledFile, place, raise_descriptor_limit, restore_descriptor_limit
 from omn_kernel.procfs.process import (
     ProcessFile,
@@ -145,21 +146,20 @@ def test_a_file_of_another_user_is_refused_with_what_would_open_it() -> None:
     """The refusal names the process, the file and the capability."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user here")
-    code = (
-        "import os, sys\n"
-        "from omn_core.api import MachineRefused\n"
-        "from omn_kernel.procfs.process import ProcessFile\n"
-        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "try:\n"
-        "    ProcessFile('/', 1, 'smaps_rollup').read()\n"
-        "except MachineRefused as refused:\n"
-        "    print(refused)\n"
+    printed = run_as_another_user(
+        """
+        from omn_core.api import MachineRefused
+        from omn_kernel.procfs.process import ProcessFile
+        """,
+        """
+        try:
+            ProcessFile('/', 1, 'smaps_rollup').read()
+        except MachineRefused as refused:
+            print(refused)
+        """,
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"another user cannot import this installation: {done.stderr.strip().splitlines()[-1]}")
-    assert "process 1 belongs to another user" in done.stdout
-    assert "CAP_SYS_PTRACE" in done.stdout
+    assert "process 1 belongs to another user" in printed
+    assert "CAP_SYS_PTRACE" in printed
 
 
 def test_a_process_key_is_its_namespace_and_its_number_there() -> None:

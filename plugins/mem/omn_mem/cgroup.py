@@ -3,78 +3,49 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
-from omn_kernel.cgroup import CgroupPlace
+from omn_kernel.cgroup import UNIFIED
 from omn_kernel.cgroup_accounts import parse_limit
+from omn_kernel.cgroup_files import CgroupCollector
+from omn_kernel.polling import Rows
 from omn_kernel.procfs.machine import parse_flat_keyed
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, MachineRefused
-from omn_mem.cgroup_files import CgroupFiles, get_place, make_cgroup_key
+from omn_core.api import BoundTarget
 
-Amounts = dict[str, int | None]
+Contents = Mapping[str, bytes]
 
 
-class CgroupCollector(CollectorBase, ABC):
+class ChargeCollector(CgroupCollector, ABC):
     """A gauge of one cgroup, from the files of the hierarchy that carries the memory controller for it."""
 
     reads_at_open = True
-
-    files: tuple[str, ...]
-    usage: str
+    without = "its memory is not accounted on this hierarchy"
 
     @abstractmethod
-    def find_folder(self, place: CgroupPlace) -> str | None:
-        """Return the cgroup's folder in this hierarchy, None where it has none."""
-
-    @abstractmethod
-    def select(self, contents: dict[str, bytes]) -> Amounts:
+    def select(self, contents: Contents) -> dict[str, int | None]:
         """Return the amounts that the files hold, None for what is absent."""
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the cgroup's files. Raises MachineRefused where this hierarchy does not account its memory."""
-        place = get_place(target)
-        folder = self.find_folder(place)
-        self._files = CgroupFiles(folder or "/nonexistent", self.files)
-        if self.usage not in self._files:
-            raise MachineRefused(
-                f"cgroup {place.path!r} has no {self.usage}: its memory is not accounted on this hierarchy",
-                "name it below the root of the hierarchies, or by its folder where the memory controller is",
-            )
-        self._keys = make_cgroup_key(place, self.context.names)
-
-    def sample(self, now_ns: int) -> Batch:
-        """Read every file once. Raises TargetGone when the cgroup was removed."""
-        before = self.context.clock()
-        contents = self._files.read()
-        span = (before, self.context.clock())
-        attributes = {name: [value] for name, value in self.select(contents).items() if value is not None}
-        return Batch.of_reading(span, self.context.names, self._keys, attributes)
-
-    def stop(self) -> Batch:
-        """Close the files."""
-        self._files.close()
-        return Batch.empty()
+    def make_rows(self, content: Contents, at_ns: int) -> Rows:
+        """Return the one row."""
+        return Rows.of_one(self.select(content), self.keys)
 
 
-def _number(contents: dict[str, bytes], name: str) -> int | None:
+def _number(contents: Contents, name: str) -> int | None:
     return int(contents[name]) if name in contents else None
 
 
-def _limit(contents: dict[str, bytes], name: str) -> int | None:
+def _limit(contents: Contents, name: str) -> int | None:
     return parse_limit(contents[name]) if name in contents else None
 
 
-class UnifiedCollector(CgroupCollector):
+class UnifiedCollector(ChargeCollector):
     """cgroup2: memory.current, which the kernel keeps hierarchically, memory.stat and memory.events."""
 
+    hierarchy = UNIFIED
     files = ("memory.current", "memory.max", "memory.peak", "memory.swap.current", "memory.stat", "memory.events")
-    usage = "memory.current"
 
-    def find_folder(self, place: CgroupPlace) -> str | None:
-        """Return the cgroup2 folder."""
-        return place.unified
-
-    def select(self, contents: dict[str, bytes]) -> Amounts:
+    def select(self, contents: Contents) -> dict[str, int | None]:
         """Return the amounts. memory.peak is written since Linux 5.19, `kernel` in memory.stat since 5.18."""
         stat = parse_flat_keyed(contents.get("memory.stat", b""))
         events = parse_flat_keyed(contents.get("memory.events", b""))
@@ -92,9 +63,10 @@ class UnifiedCollector(CgroupCollector):
         }
 
 
-class LegacyCollector(CgroupCollector):
+class LegacyCollector(ChargeCollector):
     """cgroup v1: memory.usage_in_bytes, and the `total_` lines of memory.stat, which hold what is below too."""
 
+    hierarchy = "memory"
     files = (
         "memory.usage_in_bytes",
         "memory.limit_in_bytes",
@@ -105,18 +77,13 @@ class LegacyCollector(CgroupCollector):
         "memory.stat",
         "memory.use_hierarchy",
     )
-    usage = "memory.usage_in_bytes"
 
-    def find_folder(self, place: CgroupPlace) -> str | None:
-        """Return the folder of the v1 memory controller."""
-        return place.find_legacy_folder("memory")
-
-    def attach(self, target: BoundTarget) -> None:
+    def open_files(self, target: BoundTarget) -> None:
         """Open the files, and read whether the usage holds what is below."""
-        super().attach(target)
-        self._is_hierarchical = self._files.read().get("memory.use_hierarchy", b"1").strip() != b"0"
+        super().open_files(target)
+        self._is_hierarchical = self.read().get("memory.use_hierarchy", b"1").strip() != b"0"
 
-    def select(self, contents: dict[str, bytes]) -> Amounts:
+    def select(self, contents: Contents) -> dict[str, int | None]:
         """Return the amounts. rss is anonymous memory and cache the page cache, shared memory in it, as in cgroup2."""
         stat = parse_flat_keyed(contents.get("memory.stat", b""))
         kills = parse_flat_keyed(contents.get("memory.oom_control", b""))

@@ -2,137 +2,70 @@
 
 from __future__ import annotations
 
-from omn_kernel.counters import Counters
-from omn_kernel.polled import PolledFile, place
+from collections.abc import Mapping
+
+from omn_kernel.counters import Account
+from omn_kernel.polling import MachineFileCollector, Rows
+from omn_kernel.processes import ParsedFile, ProcessCounterCollector, Round
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.process import ProcessFile
-from omn_kernel.procfs.task import ENDED
+from omn_kernel.procfs.task import parse_faults
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Column, Losses, MachineRefused, TargetGone
-from omn_mem.processes import FollowedProcesses, Round, is_asked
-
-_ENDED = frozenset(state.encode() for state in ENDED)
-_Faults = tuple[int, int, bool]
+from omn_core.api import BoundTarget
+from omn_mem.processes import check_memory
 
 
-def parse_fault_counts(content: bytes) -> _Faults:
-    """Parse minor and major faults of a stat file (fields 10 and 12), and whether the task has ended (field 3)."""
-    fields = content[content.rindex(b")") + 2 :].split(b" ", 10)
-    return int(fields[7]), int(fields[9]), fields[0] in _ENDED
+def parse_fault_counts(content: bytes) -> dict[str, int]:
+    """Parse minor and major faults of a stat file, by the names of their attributes."""
+    minor, major = parse_faults(content)
+    return {"minor": minor, "major": major}
 
 
-class StatCollector(CollectorBase):
+class StatCollector(ProcessCounterCollector):
     """Faults from /proc/<pid>/stat (every thread of the process, those that ended too) or a thread's own stat file.
 
     A launched program keeps its counters until it is reaped, so that its closing reading is whole. A process of
-    someone else may be reaped first: what it did after the last reading is then not known, and said.
+    someone else may be reaped first: what it did after the last reading is then a failed one.
     """
 
-    def attach(self, target: BoundTarget) -> None:
-        """Read the counters as they stand before the program runs."""
-        self._wants_comm = is_asked(self.resolved, "comm")
-        self._unread = 0
-        self._followed: FollowedProcesses[_Faults] = FollowedProcesses(target, self.context, "stat", parse_fault_counts)
-        try:
-            baseline = self._followed.read()
-        except TargetGone:
-            raise MachineRefused("the process has ended") from None
-        self._before = Counters(self._flatten(baseline))
-        self._count = len(baseline.files)
+    def open_files(self, target: BoundTarget) -> None:
+        """Follow the processes. A kernel thread is refused."""
+        check_memory(target, self.context.sysroot)
+        super().open_files(target)
 
-    @staticmethod
-    def _flatten(reading: Round[_Faults]) -> dict[tuple[ProcessFile, int], int]:
-        return {
-            (file, which): row[which] for file, row in zip(reading.files, reading.rows, strict=True) for which in (0, 1)
-        }
+    def open_source(self, pid: int, tid: int | None) -> ParsedFile[Mapping[str, int]]:
+        """Open the stat file of a process, or of a thread."""
+        return ParsedFile("stat", ProcessFile(self.context.sysroot, pid, "stat", tid=tid), parse_fault_counts)
 
-    def sample(self, now_ns: int) -> Batch:
-        """Return the faults of each process since the last reading. Raises TargetGone when none is left."""
-        followed = self._followed
-        try:
-            reading = followed.read()
-        finally:
-            self._note_unread()
-        grown = self._before.advance(self._flatten(reading))
-        files = [file for file in reading.files if (file, 0) in grown]
-        if not files:
-            return Batch.empty()
-        minor = [grown[file, 0] for file in files]
-        major = [grown[file, 1] for file in files]
-        names = self.context.names
-        attributes = {
-            "faults": Column.of([few + many for few, many in zip(major, minor, strict=True)], names),
-            "minor": Column.of(minor, names),
-            "major": Column.of(major, names),
-            "pid": Column.of([file.pid for file in files], names),
-        }
-        if self._wants_comm:
-            attributes["comm"] = Column.of(followed.read_comms(files), names)
-        batch = Batch.of_reading(reading.span, names, followed.keys_of(files), attributes)
-        self._drop_ended(reading)
-        return batch
-
-    def _note_unread(self) -> None:
-        """Count the processes that were reaped before this reading."""
-        left = len(self._followed)
-        self._unread += self._count - left
-        self._count = left
-
-    def _drop_ended(self, reading: Round[_Faults]) -> None:
-        """Follow a zombie no longer once its last counters are read."""
-        ended = [file for file, row in zip(reading.files, reading.rows, strict=True) if row[2]]
-        if ended:
-            self._followed.forget(ended)
-            self._count = len(self._followed)
-
-    def stop(self) -> Batch:
-        """Close the files."""
-        self._followed.close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return failed reads; for a closing count, also the processes that were reaped before it."""
-        failed = self._followed.losses()
-        if self.resolved.mode != "count" or not self._unread:
-            return failed
-        reason = "a process was reaped by its parent before its closing reading"
-        return Losses(failed_reads=failed.failed_reads + self._unread, reasons=(*failed.reasons, reason))
-
-    def facts(self) -> tuple[str, ...]:
-        """Say that counters stepped back, or that a process ended between two readings."""
-        facts = self._before.facts()
-        if self._unread and self.resolved.mode != "count":
-            facts += ("a process ended between two readings; its faults after the first of them are not in this",)
-        return facts
+    def make_rows(self, content: Round[Mapping[str, int]], at_ns: int) -> Rows:
+        """Return the faults of each process since its last reading."""
+        grown = self.advance(content)
+        if not grown:
+            return Rows()
+        keys, named = self.identify(list(grown))
+        minor = [growth.by["minor"] for growth in grown.values()]
+        major = [growth.by["major"] for growth in grown.values()]
+        faults = [few + many for few, many in zip(major, minor, strict=True)]
+        return Rows(keys, {"faults": faults, "minor": minor, "major": major, **named})
 
 
-class VmstatCollector(CollectorBase):
+class VmstatCollector(MachineFileCollector):
     """Faults of the machine from /proc/vmstat: pgfault counts every one, pgmajfault those that waited for a device."""
 
-    def attach(self, target: BoundTarget) -> None:
-        """Read the counters as they stand."""
-        self._file = PolledFile(place(self.context.sysroot, "/proc/vmstat"), many_records=True)
-        self._before = Counters(self._read())
+    path = "/proc/vmstat"
+    many_records = True
 
-    def _read(self) -> dict[bytes, int]:
-        counters = parse_flat_keyed(self._file.read())
-        return {name: counters[name] for name in (b"pgfault", b"pgmajfault")}
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the file."""
+        super().open_files(target)
+        self._account = Account("the machine", self.misses)
 
-    def sample(self, now_ns: int) -> Batch:
+    def make_rows(self, content: bytes, at_ns: int) -> Rows:
         """Return the machine's faults since the last reading."""
-        before = self.context.clock()
-        grown = self._before.advance(self._read())
-        span = (before, self.context.clock())
-        faults, major = grown[b"pgfault"], grown[b"pgmajfault"]
+        counters = parse_flat_keyed(content)
+        growth = self._account.advance({name: counters[name.encode()] for name in ("pgfault", "pgmajfault")}, at_ns)
+        if growth is None:
+            return Rows()
+        faults, major = growth.by["pgfault"], growth.by["pgmajfault"]
         # The two are summed over the cpus one after the other, so that the part may run ahead of the whole.
-        attributes = {"faults": [faults], "minor": [max(faults - major, 0)], "major": [major]}
-        return Batch.of_reading(span, self.context.names, {}, attributes)
-
-    def stop(self) -> Batch:
-        """Close the file."""
-        self._file.close()
-        return Batch.empty()
-
-    def facts(self) -> tuple[str, ...]:
-        """Say that a counter stepped back, if one did."""
-        return self._before.facts()
+        return Rows.of_one({"faults": faults, "minor": max(faults - major, 0), "major": major})

@@ -5,69 +5,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from omn_kernel.polling import Rows
+from omn_kernel.processes import Round
 from omn_kernel.procfs.memory import parse_smaps_rollup, parse_smaps_total
 from omn_kernel.procfs.task import PAGE_BYTES, parse_statm
+from omn_kernel.release import parse_release, read_release
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Column, Losses
-from omn_mem.processes import FollowedProcesses, is_asked
+from omn_mem.processes import MemoryCollector
 
 Amounts = tuple[int | None, ...]
 
+_ROUGH_FROM, _ROUGH_UNTIL = (6, 2, 0), (6, 16, 0)
+"""6.2 made counters of each cpu of the resident set, and 6.16 has statm add them exactly; no file tells which it is."""
 
-class FootprintCollector(CollectorBase, ABC):
+
+class FootprintCollector(MemoryCollector[Amounts], ABC):
     """A gauge of each process: one file read a tick, its amounts in the order of `attributes`."""
 
-    reads_at_open = True
-
-    file: str
     attributes: tuple[str, ...]
-    walks_mappings = False
 
-    @abstractmethod
-    def parse(self, content: bytes) -> Amounts | None:
-        """Return the amounts, None where the file says that the process has no memory any more."""
-
-    def attach(self, target: BoundTarget) -> None:
-        """Open each process's file. One closed to this user, and a kernel thread, are refused."""
-        self._wants_comm = is_asked(self.resolved, "comm")
-        self._followed: FollowedProcesses[Amounts] = FollowedProcesses(
-            target,
-            self.context,
-            self.file,
-            self.parse,
-            many_records=self.walks_mappings,
-            bound_to_memory=self.walks_mappings,
-        )
-        if not target.launched:
-            self._followed.check_readable()
-
-    def sample(self, now_ns: int) -> Batch:
-        """Read every process once. Raises TargetGone when none has memory any more."""
-        followed = self._followed
-        reading = followed.read()
-        if not reading.rows:
-            return Batch.empty()
-        columns = zip(*reading.rows, strict=True)
-        names = self.context.names
-        attributes = {
-            name: Column.of(values, names)
-            for name, values in zip(self.attributes, columns, strict=True)
-            if any(value is not None for value in values)
-        }
-        keys = followed.keys_of(reading.files)
-        attributes["pid"] = Column.of([file.pid for file in reading.files], names)
-        if self._wants_comm:
-            attributes["comm"] = Column.of(followed.read_comms(reading.files), names)
-        return Batch.of_reading(reading.span, names, keys, attributes)
-
-    def stop(self) -> Batch:
-        """Close the files."""
-        self._followed.close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the reads that failed while their process ran."""
-        return self._followed.losses()
+    def make_rows(self, content: Round[Amounts], at_ns: int) -> Rows:
+        """Return a row for each process; an amount that the kernel does not write is absent."""
+        keys, named = self.identify(content.processes)
+        columns = zip(self.attributes, zip(*content.rows, strict=True), strict=False)
+        return Rows(keys, {name: values for name, values in columns if any(one is not None for one in values)} | named)
 
 
 class StatmCollector(FootprintCollector):
@@ -80,6 +41,18 @@ class StatmCollector(FootprintCollector):
         """Return both in bytes, None for a process without an address space."""
         size, resident, shared = parse_statm(content)
         return (resident * PAGE_BYTES, shared * PAGE_BYTES) if size else None
+
+    def facts(self) -> tuple[str, ...]:
+        """Say where this kernel's counters are of each cpu apart, which statm adds up only roughly."""
+        try:
+            release = read_release(self.context.sysroot)
+        except OSError:
+            return ()
+        if not _ROUGH_FROM <= (parse_release(release) or _ROUGH_UNTIL) < _ROUGH_UNTIL:
+            return ()
+        return (
+            f"Linux {release} may keep what is resident for each cpu apart, and statm then adds it up only roughly",
+        )
 
 
 class RollupCollector(FootprintCollector):

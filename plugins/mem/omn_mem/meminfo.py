@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from omn_kernel.polled import PolledFile, place
+from omn_kernel.polling import MachineFileCollector, Rows
 from omn_kernel.procfs.machine import parse_meminfo
-
-from omn_core.api import Batch, BoundTarget, CollectorBase
 
 FIELDS = {
     "total_bytes": b"MemTotal",
@@ -36,27 +34,15 @@ FIELDS = {
 """Each attribute, and the kernel's name for it. Hugetlb is written since Linux 4.15; what is not written is absent."""
 
 
-class MeminfoCollector(CollectorBase):
+class MeminfoCollector(MachineFileCollector):
     """Every field a tick; used is the total less what the kernel estimates to be available without swapping."""
 
     reads_at_open = True
+    path = "/proc/meminfo"
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the file."""
-        self._file = PolledFile(place(self.context.sysroot, "/proc/meminfo"))
-
-    def sample(self, now_ns: int) -> Batch:
-        """Read the file once."""
-        before = self.context.clock()
-        content = self._file.read()
-        span = (before, self.context.clock())
+    def make_rows(self, content: bytes, at_ns: int) -> Rows:
+        """Return the one row."""
         amounts = parse_meminfo(content)
-        attributes = {name: [amounts[field]] for name, field in FIELDS.items() if field in amounts}
-        if b"MemAvailable" in amounts:
-            attributes["used_bytes"] = [amounts[b"MemTotal"] - amounts[b"MemAvailable"]]
-        return Batch.of_reading(span, self.context.names, {}, attributes)
-
-    def stop(self) -> Batch:
-        """Close the file."""
-        self._file.close()
-        return Batch.empty()
+        available = amounts.get(b"MemAvailable")
+        used = None if available is None else amounts[b"MemTotal"] - available
+        return Rows.of_one({"used_bytes": used, **{name: amounts.get(field) for name, field in FIELDS.items()}})

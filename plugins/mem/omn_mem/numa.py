@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from omn_kernel.counters import Counters
-from omn_kernel.polled import PolledFile, place
+import attrs
+from omn_kernel.counters import Accounts
+from omn_kernel.polling import PolledCollector, Rows
+from omn_kernel.processes import Round
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.memory import parse_numa_maps
 from omn_kernel.sysfs import parse_node_meminfo, read_nodes
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Column, Losses, MachineRefused
-from omn_mem.processes import FollowedProcesses, is_asked
+from omn_core.api import BoundTarget, MachineRefused
+from omn_mem.processes import MemoryCollector
 
-_FOLDER = "/sys/devices/system/node/node{}"
+_FOLDER = "/sys/devices/system/node/node"
 AMOUNTS = {
     "node_bytes": b"MemUsed",
     "total_bytes": b"MemTotal",
@@ -22,108 +24,80 @@ AMOUNTS = {
 """Each attribute of a node, and the kernel's name for it."""
 
 ALLOCATIONS = {
-    "hit_pages": b"numa_hit",
-    "miss_pages": b"numa_miss",
-    "foreign_pages": b"numa_foreign",
-    "local_pages": b"local_node",
-    "other_pages": b"other_node",
+    "hit_pages": "numa_hit",
+    "miss_pages": "numa_miss",
+    "foreign_pages": "numa_foreign",
+    "local_pages": "local_node",
+    "other_pages": "other_node",
 }
 """Each allocation counter of a node's numastat (Documentation/admin-guide/numastat)."""
 
 
-class NodesCollector(CollectorBase):
+@attrs.frozen
+class Node:
+    """What the two files of a memory node say: amounts in bytes, allocations in pages, by the kernel's names."""
+
+    amounts: dict[bytes, int]
+    allocations: dict[str, int]
+
+
+class NodesCollector(PolledCollector[dict[int, Node]]):
     """A row for each memory node: what it holds, and the pages allocated on it in the interval."""
 
     reads_at_open = True
 
-    def attach(self, target: BoundTarget) -> None:
+    def open_files(self, target: BoundTarget) -> None:
         """Open the files of every node that is online, and read the counters as they stand."""
         try:
-            self._nodes = list(read_nodes(self.context.sysroot))
+            nodes = read_nodes(self.context.sysroot)
         except FileNotFoundError:
             raise MachineRefused("this kernel is built without memory nodes (CONFIG_NUMA)") from None
-        folders = [place(self.context.sysroot, _FOLDER.format(node)) for node in self._nodes]
-        self._amounts = [PolledFile(f"{folder}/meminfo") for folder in folders]
-        self._allocations = [PolledFile(f"{folder}/numastat") for folder in folders]
-        self._before = Counters(self._read_allocations())
-
-    def _read_allocations(self) -> dict[tuple[int, bytes], int]:
-        return {
-            (node, name): value
-            for node, file in zip(self._nodes, self._allocations, strict=True)
-            for name, value in parse_flat_keyed(file.read()).items()
+        self._files = {
+            node: (self.open_file(f"{_FOLDER}{node}/meminfo"), self.open_file(f"{_FOLDER}{node}/numastat"))
+            for node in nodes
         }
+        self._accounts: Accounts[int] = Accounts(self.misses, lambda node: f"node {node}")
+        self.read_baseline()
 
-    def sample(self, now_ns: int) -> Batch:
-        """Read every node once."""
-        before = self.context.clock()
-        readings = [parse_node_meminfo(file.read()) for file in self._amounts]
-        grown = self._before.advance(self._read_allocations())
-        span = (before, self.context.clock())
+    def read(self) -> dict[int, Node]:
+        """Read every node."""
+        return {node: _parse_node(amounts.read(), counts.read()) for node, (amounts, counts) in self._files.items()}
+
+    def make_rows(self, content: dict[int, Node], at_ns: int) -> Rows:
+        """Return the rows; the allocations of a node whose counters stepped back are absent from its row."""
+        grown = self._accounts.advance({node: read.allocations for node, read in content.items()}, at_ns)
         attributes: dict[str, list[int | None]] = {
-            name: [amounts.get(field) for amounts in readings] for name, field in AMOUNTS.items()
+            name: [read.amounts.get(field) for read in content.values()] for name, field in AMOUNTS.items()
         }
         if self.resolved.mode != "snapshot":
-            for name, field in ALLOCATIONS.items():
-                attributes[name] = [grown.get((node, field)) for node in self._nodes]
-        return Batch.of_reading(span, self.context.names, {"node": self._nodes}, attributes)
-
-    def stop(self) -> Batch:
-        """Close the files."""
-        for file in [*self._amounts, *self._allocations]:
-            file.close()
-        return Batch.empty()
-
-    def facts(self) -> tuple[str, ...]:
-        """Say that a counter stepped back, if one did."""
-        return self._before.facts()
+            for name, counter in ALLOCATIONS.items():
+                attributes[name] = [grown[node].by.get(counter) if node in grown else None for node in content]
+        return Rows({"node": list(content)}, attributes)
 
 
-class ProcessNodesCollector(CollectorBase):
+def _parse_node(meminfo: bytes, numastat: bytes) -> Node:
+    allocations = {name.decode(): pages for name, pages in parse_flat_keyed(numastat).items()}
+    return Node(parse_node_meminfo(meminfo), allocations)
+
+
+class ProcessNodesCollector(MemoryCollector[dict[int, int]]):
     """A row for each memory node that a process has pages on, from /proc/<pid>/numa_maps."""
 
-    reads_at_open = True
+    file = "numa_maps"
+    walks_mappings = True
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open nothing yet: the file belongs to the address space, which an execve replaces."""
-        self._wants_comm = is_asked(self.resolved, "comm")
-        self._followed: FollowedProcesses[dict[int, int]] = FollowedProcesses(
-            target, self.context, "numa_maps", _parse_nodes, many_records=True, bound_to_memory=True
-        )
-        if not target.launched:
-            self._followed.check_readable()
+    def parse(self, content: bytes) -> dict[int, int] | None:
+        """Return the bytes on each node, None for a process without memory."""
+        return parse_numa_maps(content) if content else None
 
-    def sample(self, now_ns: int) -> Batch:
-        """Read every process once. Raises TargetGone when none has memory any more."""
-        reading = self._followed.read()
+    def make_rows(self, content: Round[dict[int, int]], at_ns: int) -> Rows:
+        """Return the rows, each under the key of its process and its node."""
         rows = [
-            (file, node, held)
-            for file, nodes in zip(reading.files, reading.rows, strict=True)
+            (process, node, held)
+            for process, nodes in zip(content.processes, content.rows, strict=True)
             for node, held in sorted(nodes.items())
         ]
-        if not rows:
-            return Batch.empty()
-        names = self.context.names
-        files = [file for file, _, _ in rows]
-        keys = self._followed.keys_of(files) | {"node": Column.of([node for _, node, _ in rows], names)}
-        attributes: dict[str, list[int | bytes | None]] = {
-            "node_bytes": [held for _, _, held in rows],
-            "pid": [file.pid for file in files],
-        }
-        if self._wants_comm:
-            comms = dict(zip(reading.files, self._followed.read_comms(reading.files), strict=True))
-            attributes["comm"] = [comms[file] for file in files]
-        return Batch.of_reading(reading.span, names, keys, attributes)
-
-    def stop(self) -> Batch:
-        """Let go of the processes."""
-        self._followed.close()
-        return Batch.empty()
-
-    def losses(self) -> Losses:
-        """Return the reads that failed while their process ran."""
-        return self._followed.losses()
-
-
-def _parse_nodes(content: bytes) -> dict[int, int] | None:
-    return parse_numa_maps(content) if content else None
+        keys, named = self.identify([process for process, _, _ in rows])
+        return Rows(
+            {**keys, "node": [node for _, node, _ in rows]}, {"node_bytes": [held for _, _, held in rows], **named}
+        )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from omn_kernel.polled import PolledFile, place
+from omn_kernel.polling import MachineFileCollector, Rows
 from omn_kernel.procfs.machine import parse_meminfo
 from omn_kernel.procfs.memory import SlabCache, parse_slabinfo
 from omn_kernel.procfs.task import PAGE_BYTES
-
-from omn_core.api import Batch, BoundTarget, CollectorBase, MachineRefused
-from omn_mem.processes import is_asked
 
 
 def compute_slab_bytes(cache: SlabCache) -> int:
@@ -16,65 +13,38 @@ def compute_slab_bytes(cache: SlabCache) -> int:
     return cache.slabs * cache.pages_per_slab * PAGE_BYTES
 
 
-class CachesCollector(CollectorBase):
-    """A row for each cache of /proc/slabinfo; polled and not divided by cache, one row for all of them.
+class CachesCollector(MachineFileCollector):
+    """A row for each cache of /proc/slabinfo, which the kernel keeps for root.
 
-    The readings of one instant add up over the caches and those of several instants do not, so that a series over
-    time must not mix the caches.
+    Polled and not divided by cache, one row stands for all of them: the readings of one instant add up over the
+    caches and those of several instants do not, so that a series over time must not mix the caches.
     """
 
     reads_at_open = True
+    path = "/proc/slabinfo"
+    many_records = True
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the file, which the kernel keeps for root."""
-        resolved = self.resolved
-        self._divides = resolved.mode == "snapshot" or is_asked(resolved, "cache")
-        try:
-            self._file = PolledFile(place(self.context.sysroot, "/proc/slabinfo"), many_records=True, size=1 << 16)
-        except PermissionError:
-            raise MachineRefused("/proc/slabinfo is closed to this user", "run omn as root") from None
-
-    def sample(self, now_ns: int) -> Batch:
-        """Read every cache once."""
-        before = self.context.clock()
-        content = self._file.read()
-        span = (before, self.context.clock())
+    def make_rows(self, content: bytes, at_ns: int) -> Rows:
+        """Return a row for each cache, or the one of their sums."""
         caches = parse_slabinfo(content)
-        rows = {
+        amounts = {
             "slab_bytes": [compute_slab_bytes(cache) for cache in caches],
             "active_bytes": [cache.active_objects * cache.object_bytes for cache in caches],
             "active_objects": [cache.active_objects for cache in caches],
             "objects": [cache.objects for cache in caches],
         }
-        if not self._divides:
-            totals = {name: [sum(values)] for name, values in rows.items()}
-            return Batch.of_reading(span, self.context.names, {}, totals)
-        rows["object_bytes"] = [cache.object_bytes for cache in caches]
-        return Batch.of_reading(span, self.context.names, {"cache": [cache.name for cache in caches]}, rows)
-
-    def stop(self) -> Batch:
-        """Close the file."""
-        self._file.close()
-        return Batch.empty()
+        if self.resolved.mode != "snapshot" and not self.resolved.shows("cache"):
+            return Rows.of_one({name: sum(values) for name, values in amounts.items()})
+        amounts["object_bytes"] = [cache.object_bytes for cache in caches]
+        return Rows({"cache": [cache.name for cache in caches]}, amounts)
 
 
-class TotalsCollector(CollectorBase):
+class TotalsCollector(MachineFileCollector):
     """One total from the Slab line of /proc/meminfo, which anyone may read."""
 
     reads_at_open = True
+    path = "/proc/meminfo"
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the file."""
-        self._file = PolledFile(place(self.context.sysroot, "/proc/meminfo"))
-
-    def sample(self, now_ns: int) -> Batch:
-        """Read the total once."""
-        before = self.context.clock()
-        content = self._file.read()
-        span = (before, self.context.clock())
-        return Batch.of_reading(span, self.context.names, {}, {"slab_bytes": [parse_meminfo(content)[b"Slab"]]})
-
-    def stop(self) -> Batch:
-        """Close the file."""
-        self._file.close()
-        return Batch.empty()
+    def make_rows(self, content: bytes, at_ns: int) -> Rows:
+        """Return the total."""
+        return Rows.of_one({"slab_bytes": parse_meminfo(content)[b"Slab"]})

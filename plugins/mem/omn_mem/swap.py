@@ -2,88 +2,74 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
-from omn_kernel.counters import Counters
-from omn_kernel.polled import PolledFile, place
+from omn_kernel.cgroup import UNIFIED
+from omn_kernel.cgroup_files import CgroupCollector
+from omn_kernel.counters import Accounts, Misses
+from omn_kernel.polling import MachineFileCollector, Rows
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.task import PAGE_BYTES
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Column, MachineRefused
-from omn_mem.cgroup_files import CgroupFiles, get_place, make_cgroup_key
+from omn_core.api import BoundTarget, MachineRefused
 
-_COUNTERS = {"read": b"pswpin", "write": b"pswpout"}
+_COUNTERS = {"read": "pswpin", "write": "pswpout"}
 """Each direction, as the swap device sees it, and the kernel's count of pages."""
 
-
-class SwapCollector(CollectorBase, ABC):
-    """Two rows an interval: pages read from swap and written to it, each a page of the machine's size."""
-
-    @abstractmethod
-    def read(self) -> dict[bytes, int]:
-        """Read the counters. Raises TargetGone where what they are about is gone."""
-
-    def begin(self, keys: dict[str, Column]) -> None:
-        """Keep the keys of both rows, and read the counters as they stand."""
-        self._keys = keys | {"dir": Column.of(list(_COUNTERS), self.context.names)}
-        self._before = Counters(self.read())
-
-    def sample(self, now_ns: int) -> Batch:
-        """Return what moved since the last reading."""
-        before = self.context.clock()
-        grown = self._before.advance(self.read())
-        span = (before, self.context.clock())
-        pages = [grown[name] for name in _COUNTERS.values()]
-        attributes = {"swapped_bytes": [count * PAGE_BYTES for count in pages], "swapped_pages": pages}
-        return Batch.of_reading(span, self.context.names, self._keys, attributes)
-
-    def facts(self) -> tuple[str, ...]:
-        """Say that a counter stepped back, if one did."""
-        return self._before.facts()
+_NO_COUNTERS = "it has no cgroup2 memory controller, or this kernel does not count swapping by cgroup"
 
 
-class MachineSwapCollector(SwapCollector):
+class SwapAccounts:
+    """The rows of an interval: pages read from swap and pages written to it, each a page of the machine's size."""
+
+    def __init__(self, whose: str, misses: Misses) -> None:
+        self._accounts: Accounts[str] = Accounts(misses, lambda _: whose)
+
+    def make_rows(self, counters: Mapping[bytes, int], at_ns: int, cgroup: str | None = None) -> Rows:
+        """Return a row for each direction; one whose counter stepped back has none."""
+        readings = {way: {name: counters[name.encode()]} for way, name in _COUNTERS.items()}
+        grown = self._accounts.advance(readings, at_ns)
+        if not grown:
+            return Rows()
+        pages = [growth.by[_COUNTERS[way]] for way, growth in grown.items()]
+        keys = {"dir": list(grown)} | ({} if cgroup is None else {"cgroup": [cgroup] * len(grown)})
+        return Rows(keys, {"swapped_bytes": [count * PAGE_BYTES for count in pages], "swapped_pages": pages})
+
+
+class MachineSwapCollector(MachineFileCollector):
     """The machine's flow, from /proc/vmstat."""
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the file. A kernel built without swap writes no counters and is refused."""
-        self._file = PolledFile(place(self.context.sysroot, "/proc/vmstat"), many_records=True)
-        self.begin({})
+    path = "/proc/vmstat"
+    many_records = True
 
-    def read(self) -> dict[bytes, int]:
-        """Read both counters."""
-        counters = parse_flat_keyed(self._file.read())
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the file."""
+        super().open_files(target)
+        self._accounts = SwapAccounts("the machine", self.misses)
+
+    def make_rows(self, content: bytes, at_ns: int) -> Rows:
+        """Return both directions. Raises MachineRefused on a kernel built without swap, which writes no counters."""
+        counters = parse_flat_keyed(content)
         if b"pswpin" not in counters:
             raise MachineRefused("this kernel is built without swap: /proc/vmstat has no pswpin")
-        return {name: counters[name] for name in _COUNTERS.values()}
-
-    def stop(self) -> Batch:
-        """Close the file."""
-        self._file.close()
-        return Batch.empty()
+        return self._accounts.make_rows(counters, at_ns)
 
 
-class CgroupSwapCollector(SwapCollector):
+class CgroupSwapCollector(CgroupCollector):
     """The flow of a cgroup and everything below it, from memory.stat, which has it on recent kernels."""
 
-    def attach(self, target: BoundTarget) -> None:
-        """Open the file. A cgroup whose memory.stat is missing or lacks the counters is refused."""
-        found = get_place(target)
-        self._path = found.path
-        self._files = CgroupFiles(found.unified or "/nonexistent", ("memory.stat",))
-        self.begin(make_cgroup_key(found, self.context.names, len(_COUNTERS)))
+    hierarchy = UNIFIED
+    files = ("memory.stat",)
+    without = _NO_COUNTERS
 
-    def read(self) -> dict[bytes, int]:
-        """Read both counters."""
-        counters = parse_flat_keyed(self._files.read().get("memory.stat", b""))
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the file."""
+        super().open_files(target)
+        self._accounts = SwapAccounts(f"cgroup {self.place.path}", self.misses)
+
+    def make_rows(self, content: Mapping[str, bytes], at_ns: int) -> Rows:
+        """Return both directions. Raises MachineRefused for a cgroup whose memory.stat lacks the counters."""
+        counters = parse_flat_keyed(content["memory.stat"])
         if b"pswpin" not in counters:
-            raise MachineRefused(
-                f"cgroup {self._path!r} has no pswpin in a memory.stat: it has no cgroup2 memory controller, "
-                "or this kernel does not count swapping by cgroup"
-            )
-        return {name: counters[name] for name in _COUNTERS.values()}
-
-    def stop(self) -> Batch:
-        """Close the file."""
-        self._files.close()
-        return Batch.empty()
+            raise MachineRefused(f"cgroup {self.place.path!r} has no pswpin in memory.stat: {_NO_COUNTERS}")
+        return self._accounts.make_rows(counters, at_ns, self.place.path)

@@ -83,7 +83,7 @@ def test_pressure_of_the_machine_is_what_its_total_grew_by(sysroot: Sysroot, dri
     """The kernel's microseconds, as nanoseconds."""
     line = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
     sysroot.write("/proc/pressure/memory", line.format(5))
-    with drive("mem.pressure", "fs:proc:pressure", sysroot=sysroot, mode="count") as driver:
+    with drive("mem.pressure", "fs:proc:pressure", sysroot=sysroot) as driver:
         sysroot.write("/proc/pressure/memory", line.format(25))
         (row,) = driver.sample()
     assert (row["some_ns"], row["full_ns"]) == (20_000, 0)

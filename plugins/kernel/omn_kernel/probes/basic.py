@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import re
-
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.polled import read_file
 from omn_kernel.probes.privileges import CAPABILITIES, explain, read_privileges
+from omn_kernel.release import parse_release, read_release
 
 
 def probe_kernel(need: Need, context: ProbeContext) -> Probe:
     """Answer `kernel>=5.8` from /proc/sys/kernel/osrelease: for what can be asked no other way."""
     try:
-        release = read_file(context.sysroot, "/proc/sys/kernel/osrelease").decode().strip()
+        text = read_release(context.sysroot)
     except OSError as error:
         return Probe(State.UNKNOWN, f"the kernel's release cannot be read: {error.strerror}")
-    found = re.match(r"\d+(\.\d+)*", release)
-    if found is None:
-        return Probe(State.UNKNOWN, f"the kernel calls itself {release!r}, which names no release")
-    if _numbers(found[0]) >= _numbers(need.argument):
+    release, wanted = parse_release(text), parse_release(need.argument)
+    if release is None or wanted is None:
+        return Probe(State.UNKNOWN, f"the kernel calls itself {text!r}, which names no release")
+    if release >= wanted:
         return AVAILABLE
-    return Probe(State.MISSING, f"this is Linux {found[0]}, and it takes {need.argument} or later")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return three numbers, so that 6.1 and 6.1.0 compare equal."""
-    numbers = [*map(int, version.split(".")), 0, 0]
-    return tuple(numbers[:3])
+    spelled = text.partition("-")[0]
+    return Probe(State.MISSING, f"this is Linux {spelled}, and it takes {need.argument} or later")
 
 
 def probe_capability(need: Need, context: ProbeContext) -> Probe:

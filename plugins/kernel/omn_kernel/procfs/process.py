@@ -38,6 +38,14 @@ def _name(pid: int, tid: int | None) -> str:
     return f"process {pid}" if tid is None else f"thread {tid} of process {pid}"
 
 
+def find_comm(sysroot: str, pid: int, tid: int | None = None) -> bytes | None:
+    """Find what a process, or one of its threads, calls itself now: any bytes. None where it can no longer be read."""
+    try:
+        return read_file(sysroot, f"{find_folder(pid, tid)}/comm").removesuffix(b"\n")
+    except OSError:
+        return None
+
+
 def find_process_key(sysroot: str, pid: int) -> str | None:
     """Find what names a process across containers: its pid namespace's inode and its pid inside it.
 

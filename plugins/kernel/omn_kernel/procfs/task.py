@@ -9,6 +9,9 @@ import attrs
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Bytes of a page, the unit of statm and of every page counter."""
 
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+"""Nanoseconds of a clock tick, the unit of cpu time in /proc/stat and /proc/<pid>/stat."""
+
 ENDED = frozenset({"Z", "X", "x"})
 """Task states after the end of a life: a zombie waits for its parent, a dead task is on its way out."""
 
