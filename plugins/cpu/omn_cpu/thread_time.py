@@ -11,7 +11,7 @@ from omn_kernel.counters import Misses
 from omn_kernel.cpu_clock import read_process_clock
 from omn_kernel.polled import PolledFile, place
 from omn_kernel.polling import PolledCollector, Rows
-from omn_kernel.procfs.process import ProcessGone, find_comm, find_folder, find_process_key, list_threads
+from omn_kernel.procfs.process import ProcessGone, find_comm, find_folder, find_parent, find_process_key, list_threads
 from omn_kernel.procfs.task import parse_schedstat
 
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, TargetGone
@@ -181,6 +181,9 @@ class ThreadTime(PolledCollector[list[Ran]]):
         named: dict[str, list[int | bytes | None]] = {"pid": [row.pid for row in content]}
         if self.resolved.shows("comm"):
             named["comm"] = [row.comm for row in content]
+        if self.resolved.shows("ppid"):
+            parents = {pid: find_parent(self.context.sysroot, pid) for pid in {row.pid for row in content}}
+            named["ppid"] = [parents[row.pid] for row in content]
         return Rows(
             {"task": [row.tid for row in content], "proc": [row.key for row in content]},
             {"oncpu_ns": [row.oncpu_ns for row in content], **named},

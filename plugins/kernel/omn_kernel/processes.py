@@ -14,7 +14,7 @@ from omn_core.api import BoundTarget, Column, MachineRefused, ProcessHandle, Run
 from omn_kernel.counters import Accounts, Growth, Misses
 from omn_kernel.polled import raise_descriptor_limit, restore_descriptor_limit
 from omn_kernel.polling import PolledCollector
-from omn_kernel.procfs.process import ProcessFile, ProcessGone, find_comm, find_process_key, has_ended
+from omn_kernel.procfs.process import ProcessFile, ProcessGone, find_comm, find_parent, find_process_key, has_ended
 
 Row = TypeVar("Row")
 Row_co = TypeVar("Row_co", covariant=True)
@@ -206,7 +206,7 @@ class ProcessCollector(PolledCollector[Round[Row]], ABC):
 
     def open_files(self, target: BoundTarget) -> None:
         """Follow the target's processes."""
-        self._wants_comm = self.resolved.shows("comm")
+        self._wants = {name: self.resolved.shows(name) for name in ("comm", "ppid")}
         self.followed: FollowedProcesses[Row] = self.hold(
             FollowedProcesses(
                 target,
@@ -226,15 +226,19 @@ class ProcessCollector(PolledCollector[Round[Row]], ABC):
         """Do nothing: a process that ended has nothing more to be measured."""
 
     def identify(self, processes: Sequence[Followed[Row]]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what names the rows of some processes: the keys, and the pid with, where it can show, the comm.
+        """Return what names the rows of some processes: the keys, and the pid with, where it can show, comm and ppid.
 
-        The name is the process's own at this instant, None where it ended meanwhile.
+        Both are the process's own at this instant, None where it ended meanwhile.
         """
         named: dict[str, Any] = {"pid": [process.pid for process in processes]}
-        if self._wants_comm:
-            sysroot = self.context.sysroot
-            comms = {process: find_comm(sysroot, process.pid, process.tid) for process in dict.fromkeys(processes)}
+        sysroot = self.context.sysroot
+        once = dict.fromkeys(processes)
+        if self._wants["comm"]:
+            comms = {process: find_comm(sysroot, process.pid, process.tid) for process in once}
             named["comm"] = [comms[process] for process in processes]
+        if self._wants["ppid"]:
+            parents = {process: find_parent(sysroot, process.pid) for process in once}
+            named["ppid"] = [parents[process] for process in processes]
         return self.followed.keys_of(processes), named
 
 

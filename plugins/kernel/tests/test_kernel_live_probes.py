@@ -8,9 +8,9 @@ import struct
 
 import pytest
 from omn_kernel.native import calls
+from omn_kernel.privileges import read_privileges
 from omn_kernel.probes import bpf, prototypes, tracepoints
 from omn_kernel.probes.netlink import make_family_request, parse_error, probe_netlink
-from omn_kernel.probes.privileges import read_privileges
 
 from omn_core.api import Need, Probe, ProbeContext, State
 from omn_core.plugins import Registry

@@ -158,7 +158,7 @@ def test_a_file_of_another_user_is_refused_with_what_would_open_it() -> None:
             print(refused)
         """,
     )
-    assert "process 1 belongs to another user" in printed
+    assert "process 1 does not let this user read its smaps_rollup" in printed
     assert "CAP_SYS_PTRACE" in printed
 
 

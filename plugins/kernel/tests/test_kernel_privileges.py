@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from omn_kernel.probes import privileges
-from omn_kernel.probes.privileges import (
+from omn_kernel import privileges
+from omn_kernel.privileges import (
     CAPABILITIES,
     FileGrant,
     Privileges,

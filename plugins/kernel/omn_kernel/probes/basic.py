@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.polled import read_file
-from omn_kernel.probes.privileges import CAPABILITIES, explain, read_privileges
+from omn_kernel.privileges import CAPABILITIES, explain, read_privileges
 from omn_kernel.release import parse_release, read_release
 
 

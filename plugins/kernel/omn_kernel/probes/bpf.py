@@ -13,7 +13,7 @@ import attrs
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.btf import Btf, read_kernel_btf
 from omn_kernel.native import calls
-from omn_kernel.probes.privileges import refuse_permission
+from omn_kernel.privileges import refuse_permission
 
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
 _QUIET_TRACEPOINT = "sched_process_exec"

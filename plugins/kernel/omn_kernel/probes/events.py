@@ -11,7 +11,7 @@ import attrs
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.native import calls
 from omn_kernel.polled import read_file
-from omn_kernel.probes.privileges import refuse_permission
+from omn_kernel.privileges import refuse_permission
 from omn_kernel.probes.tracepoints import read_tracepoint_id, read_unit_type
 from omn_kernel.sysfs import read_cpus
 

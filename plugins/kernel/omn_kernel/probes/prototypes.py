@@ -6,8 +6,8 @@ import errno
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.btf import PATH, Btf, read_kernel_btf
+from omn_kernel.privileges import refuse_permission
 from omn_kernel.probes.bpf import compute_answer, load_raw_tracepoint, load_tracing
-from omn_kernel.probes.privileges import refuse_permission
 
 _FORKS = ("sched_process_fork", "sched_process_free")
 _NEW_TASK = "task_newtask"

@@ -9,7 +9,7 @@ from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.mounts import find_tracefs
 from omn_kernel.native import calls
 from omn_kernel.polled import place, read_file
-from omn_kernel.probes.privileges import refuse_permission
+from omn_kernel.privileges import refuse_permission
 
 DEVICES = "/sys/bus/event_source/devices"
 """Where the kernel lists the units that count events; each folder's `type` is its number."""

@@ -6,6 +6,7 @@ import os
 
 from omn_core.api import MachineRefused
 from omn_kernel.polled import PolledFile, place, read_file
+from omn_kernel.privileges import explain, read_privileges
 from omn_kernel.procfs.task import TaskStat, find_status_field, parse_stat
 
 
@@ -43,6 +44,17 @@ def find_comm(sysroot: str, pid: int, tid: int | None = None) -> bytes | None:
     try:
         return read_file(sysroot, f"{find_folder(pid, tid)}/comm").removesuffix(b"\n")
     except OSError:
+        return None
+
+
+def find_parent(sysroot: str, pid: int) -> int | None:
+    """Find the process that a process belongs to, 0 for one whose parent is in another pid namespace.
+
+    None where it can no longer be read.
+    """
+    try:
+        return read_stat(sysroot, pid).parent
+    except (ProcessGone, OSError):
         return None
 
 
@@ -131,10 +143,11 @@ class ProcessFile:
 
     def _refusal(self) -> MachineRefused:
         name = self._path.rpartition("/")[2]
-        return MachineRefused(
-            f"process {self.pid} belongs to another user, and its {name} cannot be read without CAP_SYS_PTRACE",
-            "run omn as the owner of the process, as root, or with CAP_SYS_PTRACE",
-        )
+        said = f"process {self.pid} does not let this user read its {name}"
+        if read_privileges("/").has("sys_ptrace"):
+            return MachineRefused(f"{said}, although CAP_SYS_PTRACE is in effect", "a security module may withhold it")
+        reason, remedy = explain("sys_ptrace")
+        return MachineRefused(f"{said}: {reason}", f"run omn as the owner of the process; {remedy}")
 
     def close(self) -> None:
         """Let go of the file."""
