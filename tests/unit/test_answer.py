@@ -139,3 +139,14 @@ def test_every_built_in_row_names_an_object_that_answers() -> None:
     encoders = {row.name: REGISTRY.load(row.reference) for row in omn_formats()}
     assert all(callable(encoder.write) and callable(encoder.write_plain) for encoder in encoders.values())
     assert encoders["text"] is TEXT
+
+
+def test_an_attribute_that_an_answer_can_show_is_known_before_it_is_read() -> None:
+    """By a key, by the filter, by an emit that divides by it, or because raw rows hold everything."""
+    assert not make_resolved(("summary",)).shows("comm")
+    assert make_resolved(("summary",), keys=("comm",)).shows("comm")
+    assert make_resolved(("summary@comm",)).shows("comm")
+    assert make_resolved(("raw",)).shows("comm")
+    plain = make_resolved(("summary",))
+    assert attrs.evolve(plain, request=attrs.evolve(plain.request, filter='comm == "x"')).shows("comm")
+    assert attrs.evolve(plain, value="comm").shows("comm")

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import attrs
 import pytest
 from run_diary import MS, SYSTEM, Diary, calls, launch, mine, observed, run_all
 from run_subjects import events, make_registry, make_session, resolve
@@ -16,6 +17,7 @@ from omn_core.api import (
     RunEvent,
     Target,
 )
+from omn_core.model.catalog import TargetCaveat
 from omn_core.model.request import RequestWindow
 from omn_core.run import linux
 from omn_core.run.runner import run
@@ -120,6 +122,15 @@ def test_a_program_may_be_the_window_of_the_machine() -> None:
     assert result.scope == "system"
     assert any("window of this figure, not its scope" in caveat for caveat in result.caveats)
     assert document.cost.target_ns is None
+
+
+def test_a_result_carries_the_caveats_of_its_target() -> None:
+    """What is true of another kind of target is not in the way of a reader of this one."""
+    resolved = mine("Interval", SYSTEM)
+    caveats = ("of all", TargetCaveat("of the machine", ("system",)), TargetCaveat("of a process", ("launch", "pid")))
+    resolved = attrs.evolve(resolved, entry=attrs.evolve(resolved.entry, caveats=caveats))
+    (result,) = run_all(resolved, duration_ns=20 * MS).results
+    assert result.caveats == ("of all", "of the machine")
 
 
 @pytest.mark.spec("REQ-6")
