@@ -210,7 +210,7 @@ def test_another_users_process_is_refused_before_anything_runs() -> None:
             print(refused)
         """,
     )
-    assert "process 1 belongs to another user" in printed
+    assert "process 1 does not let this user read its smaps_rollup" in printed
     assert "CAP_SYS_PTRACE" in printed
 
 

@@ -143,11 +143,12 @@ class ProcessFile:
 
     def _refusal(self) -> MachineRefused:
         name = self._path.rpartition("/")[2]
-        said = f"process {self.pid} does not let this user read its {name}"
         if read_privileges("/").has("sys_ptrace"):
-            return MachineRefused(f"{said}, although CAP_SYS_PTRACE is in effect", "a security module may withhold it")
-        reason, remedy = explain("sys_ptrace")
-        return MachineRefused(f"{said}: {reason}", f"run omn as the owner of the process; {remedy}")
+            reason, remedy = "CAP_SYS_PTRACE is in effect, and does not help", "a security module may withhold it"
+        else:
+            reason, remedy = explain("sys_ptrace")
+            remedy = f"run omn as the owner of the process; {remedy}"
+        return MachineRefused(f"process {self.pid} does not let this user read its {name}: {reason}", remedy)
 
     def close(self) -> None:
         """Let go of the file."""
