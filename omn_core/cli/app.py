@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omn_core.cli.entry import FAILED, FAILED_AFTER, REFUSED
+from omn_core.cli.streams import complain
 from omn_core.errors import OmnError, PluginError, Refused, RunFailed, Whose
 from omn_core.model.style import TextStyle
 from omn_core.plugins import Registry, discover
@@ -120,9 +121,6 @@ def run_command(arguments: list[str]) -> int:
         return _say(FAILED)
     except OmnError as error:
         return render_error(error)
-    except BrokenPipeError:
-        drop_stdout()
-        return _say(FAILED)
 
 
 def _split_program(arguments: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
@@ -151,10 +149,10 @@ def _name_known(own: list[str], registry: Registry) -> list[str]:
 def render_error(error: OmnError) -> int:
     """Write an error to stderr, its remedy on a line of its own and the fixed sentence last. Returns its code."""
     reason = getattr(error, "reason", None) if isinstance(error, Refused) else str(error)
-    print(f"omn: {reason}", file=sys.stderr)
+    complain(f"omn: {reason}")
     if isinstance(error, Refused):
         if error.remedy is not None:
-            print(f"     {error.remedy}", file=sys.stderr)
+            complain(f"     {error.remedy}")
         return _say(REFUSED) if error.whose is Whose.MACHINE else error.exit_code
     if isinstance(error, RunFailed):
         return _say(FAILED_AFTER if error.written else FAILED)
@@ -162,21 +160,16 @@ def render_error(error: OmnError) -> int:
 
 
 def _say(sentence: str) -> int:
-    print(sentence, file=sys.stderr)
+    complain(sentence)
     return 1
 
 
 def _say_usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
-    print(f"omn: {error.format_message()}", file=sys.stderr)
+    complain(f"omn: {error.format_message()}")
     if context is not None:
-        print(f"     '{context.command_path} --help' shows what there is", file=sys.stderr)
+        complain(f"     '{context.command_path} --help' shows what there is")
     return 2
-
-
-def drop_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's own flush at exit does not complain again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def get_application(context: click.Context) -> Application:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from omn_core.cli.app import Application, drop_stdout, get_application
+from omn_core.cli.app import Application, get_application
 from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.options import build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
+from omn_core.cli.streams import complain, drop_stream
 from omn_core.errors import RequestError, RunFailed
 from omn_core.model.request import Request, Session
 from omn_core.resolve.complete import Completed
@@ -69,7 +70,7 @@ def say_failed_plugins(application: Application) -> None:
     _ = application.catalog
     for record in application.registry.records:
         if record.reason is not None:
-            print(f"omn: plugin {record.name} ({record.distribution}): {record.reason}", file=sys.stderr)
+            complain(f"omn: plugin {record.name} ({record.distribution}): {record.reason}")
 
 
 def _dump(application: Application, session: Session, what: str, given: Mapping[str, Any]) -> int:
@@ -139,9 +140,9 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     _write(application, document, row.reference, given["output"], write_out(session, completed))
     failures = [result for result in document.results if result.failure is not None]
     for result in failures:
-        print(f"omn: {result.resolved.entry.id}: {result.failure}", file=sys.stderr)
+        complain(f"omn: {result.resolved.entry.id}: {result.failure}")
     if failures:
-        print(FAILED_AFTER, file=sys.stderr)
+        complain(FAILED_AFTER)
     return 1 if failures else 0
 
 
@@ -153,8 +154,8 @@ def _write(application: Application, document: Document, encoder: str, folder: P
         application.registry.load(encoder).write(document, sys.stdout.buffer, application.style)
         sys.stdout.buffer.flush()
     except OSError as error:
-        drop_stdout()
-        raise RunFailed(f"the answer could not be written: {error}", folder is not None) from error
+        drop_stream(sys.stdout)
+        raise RunFailed(f"the answer could not be written: {error.strerror}", folder is not None) from error
 
 
 def _write_folder(application: Application, document: Document, folder: Path, session: Session) -> None:

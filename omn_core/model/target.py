@@ -53,14 +53,17 @@ class Target:
         return {self.kind: list(self.value) if isinstance(self.value, tuple) else self.value}
 
     def __str__(self) -> str:
+        """Return the spelling of the command line, on one line and printable whatever the names are."""
+        from omn_core.format.names import render_printable
+
         if self.kind == "system":
             return "--system"
         if self.kind == "launch":
             import shlex
 
-            return "-- " + shlex.join(self.value)
+            return render_printable("-- " + shlex.join(self.value))
         value = ",".join(map(str, self.value)) if isinstance(self.value, tuple) else self.value
-        return f"--{self.kind} {value}"
+        return render_printable(f"--{self.kind} {value}")
 
 
 def parse_target(plain: Mapping[str, Any]) -> Target:
