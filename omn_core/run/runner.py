@@ -58,9 +58,9 @@ class RunOptions:
 def run(resolved: ResolvedSession, registry: Registry, options: RunOptions | None = None) -> Document:
     """Carry out a resolved session and return its document.
 
-    SIGINT and SIGTERM are handled for the time of the call, in Python's main thread: the first ends the window in good
-    order, a second aborts. A request whose collector raised, or says so in `failure()`, has `Result.failure` set: the
-    caller writes everything, and fails then.
+    SIGINT, SIGTERM and SIGHUP are handled for the time of the call, in Python's main thread: the first ends the window
+    in good order, a second aborts. A request whose collector raised, or says so in `failure()`, has `Result.failure`
+    set: the caller writes everything, and fails then.
 
     Raises Refused where the run could not begin, with nothing left running, and RunFailed where it began and could
     not be finished.
@@ -129,12 +129,13 @@ class _Run:
         session = self.resolved.session
         if session.program is None:
             return None
+        stdout, stderr = self.options.program_stdout, self.options.program_stderr
+        stdout = session.program_stdout if stdout is None else stdout
+        stderr = session.program_stderr if stderr is None else stderr
+        if stderr is None:
+            stderr = os.environ.get("OMN_PROGRAM_STDERR") or None
         return LaunchPlan(
-            get_program(session.program[0]),
-            session.program,
-            self.options.program_stdout or session.program_stdout,
-            self.options.program_stderr or session.program_stderr or os.environ.get("OMN_PROGRAM_STDERR"),
-            self.interrupts.ignored_before,
+            get_program(session.program[0]), session.program, stdout, stderr, self.interrupts.ignored_before
         )
 
     def _bind_targets(self) -> None:
