@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MEASURE = "trace"
 """The subcommand that measures; the word is optional before a source."""
 
+_ASK_NO_PROGRAM = frozenset({"catalog", "help", "list", "plugins"})
+"""The core's commands that no program stands behind: what follows their `--` is a word, as click reads it."""
+
 
 class Application:
     """What every command of one invocation shares; each part is made when first asked for."""
@@ -125,7 +128,7 @@ def run_command(arguments: list[str]) -> int:
 
 def _split_program(arguments: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
     """Take the program apart from the options: everything after the first `--` is its own, untouched."""
-    if "--" not in arguments:
+    if "--" not in arguments or arguments[0] in _ASK_NO_PROGRAM:
         return arguments, None
     at = arguments.index("--")
     return arguments[:at], tuple(arguments[at + 1 :])

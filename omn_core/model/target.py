@@ -97,7 +97,9 @@ def _parse_value(kind: str, value: Any) -> Any:
 
 def parse_arguments(value: Any) -> tuple[str, ...]:
     """Read a program's argument list. Raises RequestError for anything but a non-empty list of strings."""
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(part, str) for part in value):
+    if value in ([], ()):
+        raise RequestError("no program is named: a program is a list of strings, its name first")
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
         raise RequestError(f"a program is a list of strings, its name first, not {value!r}")
     if any("\0" in part for part in value) or not value[0]:
         raise RequestError("a program's arguments hold no NUL byte, and its name is not empty")

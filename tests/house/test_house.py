@@ -14,6 +14,7 @@ LONGEST_MODULE = 500
 LONGEST_FUNCTION = 60
 BANNED_NAMES = {"utils.py", "helpers.py", "common.py", "manager.py", "misc.py"}
 BROAD_EXCEPTS = {
+    "omn_core/cli/entry.py": 1,  # the command line's main: what nobody foresaw ends with the fixed last line too
     "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
     "omn_core/plugins.py": 1,  # a plugin's hook, called in its guard
     "omn_core/resolve/probes.py": 1,  # a plugin's probe, called in its guard
