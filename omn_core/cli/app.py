@@ -12,7 +12,7 @@ import click
 
 from omn_core.cli.entry import FAILED, FAILED_AFTER, REFUSED
 from omn_core.cli.streams import complain
-from omn_core.errors import OmnError, PluginError, Refused, RunFailed, Whose
+from omn_core.errors import PLUGIN_FAULTS, OmnError, PluginError, Refused, RunFailed, Whose
 from omn_core.model.style import TextStyle
 from omn_core.plugins import Registry, discover
 
@@ -78,9 +78,10 @@ class Commands(click.Group):
             return None
         try:
             command = self.registry.load(row.reference)
-        except (ImportError, AttributeError) as error:
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: importing what a row names runs the plugin's code
             raise PluginError(cmd_name, None, f"the command cannot be imported: {error}") from error
-        assert isinstance(command, click.Command)
+        if not isinstance(command, click.Command):
+            raise PluginError(cmd_name, None, f"{row.reference} is no click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

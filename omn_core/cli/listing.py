@@ -68,8 +68,10 @@ def _iter_lines(application: Application, listing: dict[str, Any], word: str | N
 
 def _iter_source(source: dict[str, Any], width: int, whole: bool, columns: int) -> Iterator[str]:
     mark = "+" if source["usable"] else "-"
-    yield f"  {mark} {source['id']:{width}}  {source['title']}"
     indent = " " * (width + 6)
+    yield from textwrap.wrap(
+        f"  {mark} {source['id']:{width}}  {source['title']}", columns, subsequent_indent=indent, break_on_hyphens=False
+    )
     if source["usable"] and not whole:
         yield f"{indent}through {source['through']}"
         return

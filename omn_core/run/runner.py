@@ -8,7 +8,7 @@ import time
 
 import attrs
 
-from omn_core.errors import NotCollected, Refused, RequestError, RunFailed
+from omn_core.errors import PLUGIN_FAULTS, NotCollected, Refused, RequestError, RunFailed
 from omn_core.model.batch import Names
 from omn_core.model.collector import BoundTarget, RunContext
 from omn_core.model.probe import ProbeContext
@@ -225,7 +225,7 @@ def _bind(target: Target, registry: Registry, context: ProbeContext) -> BoundTar
         bound: BoundTarget = registry.load(row.binder)(target, context)
     except Refused:
         raise
-    except Exception as error:  # a guarded plugin call: nothing has run yet
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: nothing has run yet
         raise RunFailed(f"finding {target} failed: {row.binder} raised {type(error).__name__}: {error}") from error
     return bound
 

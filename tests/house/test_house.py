@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 LONGEST_MODULE = 500
 LONGEST_FUNCTION = 60
 BANNED_NAMES = {"utils.py", "helpers.py", "common.py", "manager.py", "misc.py"}
+_BROAD = ("Exception", "BaseException", "PLUGIN_FAULTS")
 BROAD_EXCEPTS = {
+    "omn_core/cli/app.py": 1,  # a plugin's command, imported in its guard
     "omn_core/cli/entry.py": 1,  # the command line's main: what nobody foresaw ends with the fixed last line too
     "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
     "omn_core/plugins.py": 1,  # a plugin's hook, called in its guard
@@ -71,7 +73,7 @@ def test_a_broad_except_stands_only_where_it_is_listed(path: Path) -> None:
         node
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
-        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")))
+        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in _BROAD))
     ]
     assert len(found) == BROAD_EXCEPTS.get(str(path.relative_to(ROOT)), 0), [node.lineno for node in found]
 
