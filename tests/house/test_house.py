@@ -14,6 +14,7 @@ LONGEST_MODULE = 500
 LONGEST_FUNCTION = 60
 BANNED_NAMES = {"utils.py", "helpers.py", "common.py", "manager.py", "misc.py"}
 BROAD_EXCEPTS = {
+    "omn_core/catalog/load.py": 1,  # a plugin's catalog package, imported in its guard
     "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
     "omn_core/plugins.py": 1,  # a plugin's hook, called in its guard
     "omn_core/resolve/probes.py": 1,  # a plugin's probe, called in its guard
@@ -63,6 +64,10 @@ def test_a_module_is_named_for_what_it_holds(path: Path) -> None:
     assert path.name not in BANNED_NAMES
 
 
+def _iter_names(node: ast.AST) -> Iterator[ast.Name]:
+    yield from (part for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=IDS)
 def test_a_broad_except_stands_only_where_it_is_listed(path: Path) -> None:
     """Catching everything is for a plugin's call in its guard, and each such place is on the list above."""
@@ -70,7 +75,7 @@ def test_a_broad_except_stands_only_where_it_is_listed(path: Path) -> None:
         node
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
-        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")))
+        and (node.type is None or {"Exception", "BaseException"} & {name.id for name in _iter_names(node.type)})
     ]
     assert len(found) == BROAD_EXCEPTS.get(str(path.relative_to(ROOT)), 0), [node.lineno for node in found]
 
