@@ -63,7 +63,7 @@ def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> 
     interval_ns = measurement.resolved.interval_ns
     if interval_ns is None or measurement.opened_ns is None or window.length_ns >= interval_ns:
         return ()
-    if len(batch) and not measurement.collector.reads_at_open:
+    if len(batch) and not measurement.reads_at_open:
         return ()
     read = "only its ends were read" if len(batch) else "nothing was read"
     return (

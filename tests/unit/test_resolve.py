@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from omn_core.errors import MachineRefused, NotCollected, Refused, RequestError, Whose
-from omn_core.model.request import Request, Session, parse_emit
+from omn_core.model.request import Request, RequestWindow, Session, parse_emit
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.target import parse_target
 from omn_core.resolve.listing import list_sources
@@ -63,7 +63,11 @@ def make_request(source: str = "lab.depth", **fields: Any) -> Request:
         tuple(parse_emit(text) for text in given["emits"]),
         tuple(given.get("keys", ())),
         None if given["target"] is None else parse_target(given["target"]),
-        **{name: given[name] for name in ("filter", "value", "interval_ns", "backend", "hz", "id") if name in given},
+        **{
+            name: given[name]
+            for name in ("filter", "value", "interval_ns", "backend", "hz", "id", "window")
+            if name in given
+        },
     )
 
 
@@ -327,6 +331,24 @@ def test_two_workloads_are_refused(ground: Ground, requests: list[Any], launch: 
     ground.build("a available")
     session = Session(tuple(make_request(**fields) for fields in requests), launch=launch)
     with pytest.raises(RequestError, match="a run launches one program"):
+        validate_session(session, ground.catalog, ground.registry)
+
+
+@pytest.mark.spec("REQ-6")
+@pytest.mark.parametrize(
+    ("window", "raised", "said"),
+    [
+        (RequestWindow(on="request"), NotCollected, "a window 'on request' needs an escalation, which nothing serves"),
+        (RequestWindow(start_ns=5, stop_ns=5), RequestError, "its window stops before it starts"),
+    ],
+)
+def test_a_window_that_no_run_can_open_is_refused(
+    ground: Ground, window: RequestWindow, raised: type[Exception], said: str
+) -> None:
+    """One that nothing switches on is the build's gap, one without length the request's."""
+    ground.build("a available")
+    session = Session((make_request(window=window),))
+    with pytest.raises(raised, match=said):
         validate_session(session, ground.catalog, ground.registry)
 
 

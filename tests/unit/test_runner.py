@@ -152,10 +152,11 @@ def test_one_clock() -> None:
 
 @pytest.mark.spec("RUN-11")
 def test_the_programs_output_goes_where_it_was_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session's files, or the variable for stderr, which the program does not see."""
-    monkeypatch.setenv("OMN_PROGRAM_STDERR", str(tmp_path / "error"))
+    """The session's files; the command line's variable for stderr is none of the program's."""
+    monkeypatch.setenv("OMN_PROGRAM_STDERR", str(tmp_path / "elsewhere"))
     script = "echo out; echo error ${OMN_PROGRAM_STDERR-unset} >&2"
-    run_all(mine("Diary", launch("sh", "-c", script)), program_stdout=str(tmp_path / "out"))
+    files = {"program_stdout": str(tmp_path / "out"), "program_stderr": str(tmp_path / "error")}
+    run_all(mine("Diary", launch("sh", "-c", script)), **files)
     assert (tmp_path / "out").read_text() == "out\n"
     assert (tmp_path / "error").read_text() == "error unset\n"
 
