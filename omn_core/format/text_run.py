@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
+import attrs
+
 from omn_core.builtin import omn_emits
 from omn_core.emit.base import Emit
 from omn_core.format import sentences
@@ -14,7 +16,8 @@ from omn_core.format.figures import is_flat, render_figures, render_key
 from omn_core.format.names import render_printable
 from omn_core.format.page import Page, wrap
 from omn_core.format.plain import collect_degraded, collect_unverified
-from omn_core.model.request import EmitSpec
+from omn_core.model.request import READING_MODES, EmitSpec
+from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import Document, Result, SeriesResult
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
@@ -26,7 +29,7 @@ _BUILTIN = {row.name: row for row in omn_emits()}
 def write_run(document: Document, stream: BinaryIO, style: TextStyle) -> None:
     """Write a run: each request with its numbers, then the program and the cost."""
     for result in document.results:
-        page = Page(style)
+        page = Page(_style_numbers(style, result.resolved))
         _add_asked(page, result)
         page.add_blank()
         _add_numbers(page, result, {**_BUILTIN, **document.emits})
@@ -34,6 +37,11 @@ def write_run(document: Document, stream: BinaryIO, style: TextStyle) -> None:
         _write_events(result, stream, page.width)
         stream.write(_render_account(result, style).encode())
     stream.write(_render_run(document, style).encode())
+
+
+def _style_numbers(style: TextStyle, resolved: ResolvedRequest) -> TextStyle:
+    is_level = not resolved.adds_up and resolved.mode in READING_MODES
+    return attrs.evolve(style, scale=resolved.scale, is_level=is_level)
 
 
 def _add_asked(page: Page, result: Result) -> None:

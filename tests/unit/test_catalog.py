@@ -231,6 +231,9 @@ def test_a_family_adds_words_of_its_own_under_its_name(laboratory: Any, record_o
     laboratory.install_lab(f"{own.replace('lab.layer', 'layer')}sources:\n{body}\n")
     registry, _ = laboratory.load()
     assert "a family's own word starts with its name: lab.layer" in record_of(registry, "lab").reason
+    laboratory.install_lab(f"{own.replace('plain', 'plane')}sources:\n{body}\n")
+    registry, _ = laboratory.load()
+    assert "scale 'plane' is unknown; did you mean 'plain'?" in record_of(registry, "lab").reason
 
 
 @pytest.mark.spec("CAT-5")

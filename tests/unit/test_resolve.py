@@ -438,6 +438,7 @@ def test_another_value_changes_the_unit_and_what_adds_up(ground: Ground) -> None
     own, other = ground.resolve(), ground.resolve(value="share")
     assert (own.value, own.unit, own.adds_up) == ("depth", "count", True)
     assert (other.value, other.unit, other.adds_up) == ("share", "ratio", False)
+    assert (own.scale, other.scale) == ("count", "ratio")
 
 
 @pytest.mark.spec("CAT-12")
