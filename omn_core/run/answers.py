@@ -85,7 +85,7 @@ def gather(measurement: Measurement, window: Window, *, is_stamped_apart: bool) 
     Events stamped outside it, by more than their own uncertainty, are none of it: a stream runs from its attach until
     its stop. Rows that are not stamped at their own event (drained ones) are all kept.
     """
-    batch = Batch.concatenate([*measurement.batches, measurement.leftover])
+    batch = Batch.concatenate(measurement.batches)
     if is_stamped_apart or not len(batch):
         return batch
     error = 0 if batch.ts_err is None else batch.ts_err

@@ -48,7 +48,6 @@ class Measurement:
     failure: str | None = None
     grid: Grid | None = None
     batches: list[Batch] = attrs.field(factory=list)
-    leftover: Batch = attrs.field(factory=Batch.empty)
     is_read: bool = False
     held_bytes: int = 0
     dropped: int = 0
@@ -151,7 +150,7 @@ class Measurement:
             with contextlib.suppress(Exception):
                 self.collector.stop()
             return
-        self.leftover = self._ask("stop", getattr(self.collector, "stop", None), Batch.empty())
+        self._keep(self._ask("stop", getattr(self.collector, "stop", None), Batch.empty()))
         if self.resolved.request.window is not None:
             self.detached_ns = self.context.clock()
 
