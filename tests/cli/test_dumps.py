@@ -251,7 +251,7 @@ def test_listings_have_the_shape_others_read(omn: Any) -> None:
     assert all(source["usable"] for source in usable)
 
 
-@pytest.mark.spec("PRB-6", "RES-2")
+@pytest.mark.spec("PRB-6", "RES-2", "SEC-2")
 def test_every_source_answers_or_refuses_by_name_without_privileges(
     omn: Any, without_privileges: Any, sleeper: subprocess.Popen[bytes], catalog: Any
 ) -> None:

@@ -109,3 +109,39 @@ def test_no_tool_is_run_and_nothing_is_traced_by_force(path: Path) -> None:
             assert node.attr not in ("system", "popen", "ptrace", "userfaultfd") or not (
                 isinstance(node.value, ast.Name) and node.value.id == "os"
             ), node.lineno
+
+
+WRITERS = {
+    "omn_core/cli/app.py",  # /dev/null, in place of a stdout that is closed
+    "omn_core/cache.py",  # the user's cache
+    "omn_core/run/launcher.py",  # the program's own output, in the files a person named
+    "omn_core/store.py",  # the run's folder, which a person named
+}
+"""The modules that write files."""
+
+
+def _writes(call: ast.Call) -> bool:
+    """Whether a call opens a file for writing, or writes one by its path."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name in ("write_text", "write_bytes", "mkstemp", "setxattr", "truncate"):
+        return True
+    modes = [argument.value for argument in call.args[1:2] if isinstance(argument, ast.Constant)]
+    modes += [keyword.value.value for keyword in call.keywords if keyword.arg == "mode" and _is_text(keyword.value)]
+    flags = {node.attr for argument in call.args[1:] for node in ast.walk(argument) if isinstance(node, ast.Attribute)}
+    opens_to_write = any(isinstance(mode, str) and set(mode) & set("wax+") for mode in modes)
+    return name == "open" and (opens_to_write or bool(flags & {"O_WRONLY", "O_RDWR", "O_CREAT"}))
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+@pytest.mark.spec("SEC-1")
+@pytest.mark.parametrize("path", SOURCES, ids=IDS)
+def test_no_knob_of_the_kernel_is_written(path: Path) -> None:
+    """Files are written by the modules that are listed, and by those published for tests; every other one reads."""
+    name = str(path.relative_to(ROOT))
+    if name.startswith("omn_core/testing"):
+        return
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert any(map(_writes, calls)) is (name in WRITERS), [node.lineno for node in calls if _writes(node)]
