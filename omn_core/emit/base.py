@@ -118,4 +118,7 @@ class Emit(Protocol):
         """Return the answer over one series. It reads weights, and says `lower_bound` as the series does."""
 
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
-        """Return the lines of the text format, without trailing spaces, no wider than the style allows."""
+        """Return the lines of the text format, without trailing spaces, no wider than the style allows.
+
+        `style.scale` says how numbers of the unit scale, `style.is_level` that the answer is of readings of a level.
+        """
