@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import attrs
 
@@ -68,7 +68,9 @@ def _add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> Non
         if len(result.resolved.emits) > 1 and answered:
             page.add_blank()
             page.add_block([asked])
-        if all(is_flat(series.emits[asked]) for series in answered):
+        row = rows.get(spec.name)
+        is_tabled = row is None or row == _BUILTIN.get(spec.name)
+        if is_tabled and all(is_flat(series.emits[asked]) for series in answered):
             figures = [(series.key, series.emits[asked]) for series in answered]
             page.add_block(
                 render_figures(figures, result.resolved.unit, page.inner, result.resolved.keys) if figures else []
@@ -91,11 +93,7 @@ def _add_shaped(
                     "",
                 )
             )
-        answer = series.emits[str(spec)]
-        if emit is None:
-            page.add_block(wrap(render_printable(str(dict(answer))), page.width - 2, "  "))
-        else:
-            page.add_block(emit.render(answer, result.resolved.unit, page.inner))
+        page.add_block(_render(emit, series.emits[str(spec)], result.resolved.unit, page.inner))
 
 
 def _load(row: EmitRow | None) -> Emit | None:
@@ -104,6 +102,17 @@ def _load(row: EmitRow | None) -> Emit | None:
     module, _, name = row.reference.partition(":")
     emit: Emit = getattr(importlib.import_module(module), name)
     return emit
+
+
+def _render(emit: Emit | None, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
+    """Return an answer's lines; those of its values as they stand where no emit renders it, or where that raised."""
+    why = ""
+    if emit is not None:
+        try:
+            return emit.render(answer, unit, style)
+        except Exception as error:  # a guarded plugin call: the numbers are there all the same
+            why = f"(render raised {type(error).__name__}: {error}) "
+    return wrap(render_printable(f"{why}{dict(answer)}"), style.width, "  ")
 
 
 def _render_account(result: Result, style: TextStyle) -> str:

@@ -18,6 +18,7 @@ BROAD_EXCEPTS = {
     "omn_core/cli/app.py": 2,  # a plugin's command, imported in its guard; the command line's own end
     "omn_core/cli/trace.py": 1,  # a plugin's encoder, called in its guard
     "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
+    "omn_core/format/text_run.py": 1,  # a plugin's emit, asked to render
     "omn_core/plugins.py": 1,  # a plugin's hook, called in its guard
     "omn_core/resolve/probes.py": 1,  # a plugin's probe, called in its guard
     "omn_core/run/announce.py": 1,  # a plugin's observer, called in its guard

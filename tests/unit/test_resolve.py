@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -462,3 +463,19 @@ def test_a_requirement_goes_to_the_one_plugin_that_declared_its_class(laboratory
     registry = laboratory.discover(("omn",))
     assert "tide" not in registry.requirements
     assert "requirement class tide is claimed by" in record_of(registry, "one").reason
+
+
+@pytest.mark.spec("PLG-11")
+def test_no_other_plugin_is_asked_about_a_class(laboratory: Any, ground: Ground) -> None:
+    """A probe of another class is neither imported nor called for a requirement that is not its own."""
+    laboratory.install(
+        "other",
+        "from omn_core.api import RequirementRow, hookimpl\nOMN_CONTRACT = '1.0'\n"
+        "@hookimpl\ndef omn_requirements():\n    return [RequirementRow('other', 'omn_other.asked:probe')]\n",
+        asked__py="raise AssertionError('this plugin was asked')",
+    )
+    ground.build("a available", "b unknown")
+    (listed,) = list_sources(ground.catalog, ground.registry, ProbeTable(ground.registry), "lab.depth")["sources"]
+    assert [backend["state"] for backend in listed["backends"]] == ["available", "unknown"]
+    assert "other" in ground.registry.requirements
+    assert "omn_other.asked" not in sys.modules
