@@ -61,7 +61,7 @@ def _add_asked(page: Page, result: Result) -> None:
 
 def _add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> None:
     if not result.series:
-        page.add_block(["no series: no event carried a key"])
+        page.add_block(["no series: no event carried a key" if result.failure is None else "no answer"])
     for spec in result.resolved.emits:
         asked = str(spec)
         answered = [series for series in result.series if asked in series.emits]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from omn_core.errors import PluginError
 from omn_core.filter import compile_filter
 from omn_core.filter.evaluate import apply_filter
 from omn_core.model.batch import Batch
@@ -28,7 +29,11 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     losses = compute_total_losses([measurement.ask("losses", Losses()), measurement.own_losses()])
     batch = gather(measurement, window, is_stamped_apart=row_stamp is not None)
     kept, account = _apply_filter(measurement, batch)
-    series, raw = _answer(measurement, registry, kept, window, losses)
+    try:
+        series, raw = _answer(measurement, registry, kept, window, losses)
+    except PluginError as error:  # an emit's: its request fails, and the others' results stand
+        measurement.fail(str(error))
+        series, raw = (), None
     scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
     caveats = list(resolved.entry.caveats_of(resolved.target.kind))
     if has_program and scope not in _OF_PROCESSES:

@@ -101,7 +101,7 @@ class Measurement:
         try:
             self.attach(bound)
         except (Refused, RunFailed) as error:
-            self._fail(f"{self.name} could not attach inside the run: {error}")
+            self.fail(f"{self.name} could not attach inside the run: {error}")
             self.opened_ns = self.gone_ns
 
     def open(self, now_ns: int) -> None:
@@ -132,7 +132,7 @@ class Measurement:
         except TargetGone:
             self.gone_ns = self.context.clock()
         except Exception as error:  # a guarded plugin call: the request ends, and fails the run when all is written
-            self._fail(self._describe("sample", error))
+            self.fail(self._describe("sample", error))
         return Batch.empty()
 
     def close(self, now_ns: int) -> None:
@@ -167,6 +167,14 @@ class Measurement:
         if self.bound is None:
             return default
         return self._ask(name, getattr(self.collector, name, None), default)
+
+    def fail(self, reason: str) -> None:
+        """Keep why the request failed, the first reason alone: its result says so, and the run fails after it."""
+        if self.failure is None:
+            self.failure = reason
+            self.stopped_because = "its collector failed" if self.closed_ns is None else self.stopped_because
+        if self.gone_ns is None:
+            self.gone_ns = self.context.clock()
 
     def own_losses(self) -> Losses:
         """Return what the runner lost of this request: late rounds of a poll, and events past the memory bound."""
@@ -206,15 +214,8 @@ class Measurement:
         try:
             return _check_kind(function(), default)
         except Exception as error:  # a guarded plugin call: what the others say is kept
-            self._fail(self._describe(call, error))
+            self.fail(self._describe(call, error))
             return default
-
-    def _fail(self, reason: str) -> None:
-        if self.failure is None:
-            self.failure = reason
-            self.stopped_because = "its collector failed" if self.closed_ns is None else self.stopped_because
-        if self.gone_ns is None:
-            self.gone_ns = self.context.clock()
 
     def _describe(self, call: str, error: Exception) -> str:
         return f"{self.name} failed: its {call} raised {type(error).__name__}: {error}"

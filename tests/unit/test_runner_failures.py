@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import attrs
 import pytest
 from run_diary import MS, SYSTEM, Diary, calls, launch, mine, observed, run_all
-from run_subjects import events, make_session, resolve
+from run_subjects import events, make_registry, make_session, resolve
 
 from omn_core.api import (
+    EmitRow,
+    EmitSpec,
     MachineRefused,
     Moment,
     NotCollected,
@@ -111,6 +114,21 @@ def test_a_collector_that_raises_fails_the_run_after_the_others_are_served(colle
     assert served.failure is None
     assert served.window.closed_ns == document.window.closed_ns
     assert served.events_seen >= 1
+
+
+@pytest.mark.spec("RUN-9", "EMT-4")
+def test_an_emit_that_raises_fails_its_request_alone() -> None:
+    """Its result names the emit and holds no answer; the others' results are whole."""
+    registry = make_registry()
+    registry.emits["broken"] = EmitRow("broken", "strangers:BROKEN")
+    asked = mine("Diary", SYSTEM)
+    session = make_session(
+        attrs.evolve(asked, emits=(EmitSpec("broken"),)), mine("Interval", SYSTEM), duration_ns=50 * MS
+    )
+    failed, served = run(session, registry).results
+    assert failed.failure == "plugin 'broken' (no distribution): emit broken raised ValueError: no such thing"
+    assert (failed.series, failed.raw) == ((), None)
+    assert (served.failure, served.events_seen >= 1) == (None, True)
 
 
 @pytest.mark.spec("RUN-9")
