@@ -23,6 +23,8 @@ MAXIMUM_DEPTH = 40
 _LONGEST_INTEGER = 40
 """How many digits a whole number may have; 2^128 has 39."""
 
+_TOO_MANY_DIGITS = "a number here has more digits than any that is read"  # Python converts 4300 at most
+
 
 @attrs.frozen
 class LocatedError(ValueError):
@@ -139,7 +141,7 @@ def _scalar(node: Any) -> Any:
             case "null":
                 return None
             case "bool":
-                return text.lower() == "true"
+                return _boolean(text)
             case "int":
                 return _integer(text)
             case "float":
@@ -162,6 +164,13 @@ def _encodable(text: str, line: int | None) -> str:
     return text
 
 
+def _boolean(text: str) -> bool:
+    # A file may declare YAML 1.1, whose other words for the two are texts in the YAML that is read here.
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
 def _integer(text: str) -> int:
     digits = text.replace("_", "")
     sign = -1 if digits.startswith("-") else 1
@@ -174,7 +183,7 @@ def _integer(text: str) -> int:
 
 def _decimal(text: str) -> int:
     if len(text) > _LONGEST_INTEGER:
-        raise LocatedError(None, f"a whole number of {len(text)} digits is longer than {_LONGEST_INTEGER}")
+        raise LocatedError(None, _TOO_MANY_DIGITS)
     return int(text)
 
 
@@ -240,5 +249,5 @@ def parse_toml(text: str) -> Located:
         raise LocatedError(None, f"values nest deeper than {MAXIMUM_DEPTH}") from None
     except LocatedError:
         raise
-    except ValueError:  # what Python says of an integer with more digits than it converts
-        raise LocatedError(None, "a number here has more digits than any quantity") from None
+    except ValueError:
+        raise LocatedError(None, _TOO_MANY_DIGITS) from None

@@ -81,7 +81,7 @@ class Commands(click.Group):
         except PLUGIN_FAULTS as error:  # a guarded plugin call: importing what a row names runs the plugin's code
             raise PluginError(cmd_name, None, f"the command cannot be imported: {error}") from error
         if not isinstance(command, click.Command):
-            raise PluginError(cmd_name, None, f"{row.reference} is no click command")
+            raise PluginError(cmd_name, None, f"{row.reference} is {type(command).__name__}, no click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -121,7 +121,7 @@ def run_command(arguments: list[str]) -> int:
         return leave.exit_code
     except click.ClickException as error:
         return _say_usage(error)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return _say(FAILED)
     except OmnError as error:
         return render_error(error)

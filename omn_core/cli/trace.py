@@ -17,7 +17,7 @@ from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.options import FOLDER, build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
 from omn_core.cli.streams import complain, drop_stream
-from omn_core.errors import RequestError, RunFailed
+from omn_core.errors import PLUGIN_FAULTS, RequestError, RunFailed
 from omn_core.model.request import Request, Session
 from omn_core.resolve.complete import Completed
 
@@ -179,11 +179,18 @@ def _write(application: Application, document: Document, encoder: str, folder: P
         sys.stdout.buffer.flush()
     except OSError as error:
         drop_stream(sys.stdout)
-        both = "" if unwritten is None else f"{unwritten.reason}, and "
-        written = folder is not None and unwritten is None
-        raise RunFailed(f"{both}the answer could not be written: {error.strerror}", written) from error
+        raise _explain_unwritten(error.strerror, folder is not None, unwritten) from error
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: an encoder may be anybody's
+        reason = f"{encoder} raised {type(error).__name__}: {error}"
+        raise _explain_unwritten(reason, folder is not None, unwritten) from error
     if unwritten is not None:
         raise RunFailed(unwritten.reason, written=True)
+
+
+def _explain_unwritten(reason: str | None, has_folder: bool, unwritten: RunFailed | None) -> RunFailed:
+    """Return the failure of an answer that could not be written, after its folder (`unwritten`: that neither was)."""
+    both = "" if unwritten is None else f"{unwritten.reason}, and "
+    return RunFailed(f"{both}the answer could not be written: {reason}", has_folder and unwritten is None)
 
 
 def _write_folder(application: Application, document: Document, folder: Path, session: Session) -> None:

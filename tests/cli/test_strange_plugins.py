@@ -42,13 +42,13 @@ def test_a_catalog_of_a_wrong_type_fails_its_plugin_alone(omn: Any, tmp_path: Pa
     environment = install(tmp_path, "@hookimpl\ndef omn_catalog():\n    return 5\n")
     assert omn("mem.rss", "--", "true", **environment).code == 0
     said = omn("plugins", **environment).stdout.decode()
-    assert "omn_catalog returned 5 where the name of a package belongs" in said
+    assert "omn_catalog returned 5, not a package's name" in said
 
 
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("json:loads", "json:loads is no click command"),
+        ("json:loads", "json:loads is function, no click command"),
         ("omn_odd.broken:command", "the command cannot be imported: on purpose"),
         ("omn_odd.nothing:command", "the command cannot be imported: No module named"),
     ],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -113,19 +113,19 @@ def test_no_sentence_carries_control_bytes_to_a_terminal(omn: Any, tmp_path: Pat
     assert mark.index("^") == len("  value > ")
 
 
-def test_a_machine_without_descriptors_left_is_told_apart_from_a_fault(omn: Any) -> None:
+def test_a_process_without_descriptors_left_is_told_apart_from_a_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Under a limit too low for a run, the sentence names the limit."""
-    ran = subprocess.run(
-        [*omn.argv, "mem.rss", "--", "true"],
-        capture_output=True,
-        env=omn.environment(),
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (7, 7)),
-    )
-    assert ran.returncode == 1
-    assert "omn: omn may open no more files: Too many open files\n     raise the limit (`ulimit -n`)" in ran.stderr
-    assert ran.stderr.splitlines()[-1] == FAILED
+
+    def open_too_many(_arguments: list[str]) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(entry, "_run", open_too_many)
+    monkeypatch.setattr(entry, "drop_stream", lambda _stream: None)
+    assert entry.main([]) == 1
+    said = ["omn: omn may open no more files: Too many open files", "     raise the limit (`ulimit -n`)", FAILED]
+    assert capsys.readouterr().err.splitlines() == said
 
 
 def test_an_interrupt_before_the_run_is_one_sentence(
