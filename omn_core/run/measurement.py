@@ -122,6 +122,8 @@ class Measurement:
         """Make the closing read. None for a snapshot that was taken and a target that has ended."""
         if self.gone_ns is not None or (self.resolved.mode == "snapshot" and self.is_read):
             return None
+        if self.grid is not None:
+            self.grid.take(self.context.clock())  # ticks that nobody came for before the close are swallowed too
         return self.read()
 
     def read(self) -> Batch:
