@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from omn_core.errors import PluginError
 from omn_core.filter import compile_filter
 from omn_core.filter.evaluate import apply_filter
 from omn_core.model.batch import Batch
@@ -30,7 +31,11 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     losses = compute_total_losses([measurement.ask("losses", Losses()), measurement.own_losses()])
     batch = gather(measurement, window, is_stamped_apart=row_stamp is not None)
     kept, account = _apply_filter(measurement, batch)
-    series, raw = _answer(measurement, registry, kept, window, losses)
+    try:
+        series, raw = _answer(measurement, registry, kept, window, losses)
+    except PluginError as error:  # an emit's: its request fails, and the others' results stand
+        measurement.fail(str(error))
+        series, raw = (), None
     scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
     caveats = list(resolved.entry.caveats_of(resolved.target.kind))
     if has_program and scope not in _OF_PROCESSES:
@@ -69,7 +74,7 @@ def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> 
     interval_ns = measurement.resolved.interval_ns
     if interval_ns is None or measurement.opened_ns is None or window.length_ns >= interval_ns:
         return ()
-    if len(batch) and not measurement.collector.reads_at_open:
+    if len(batch) and not measurement.reads_at_open:
         return ()
     read = "only its ends were read" if len(batch) else "nothing was read"
     return (
@@ -103,7 +108,7 @@ def gather(measurement: Measurement, window: Window, *, is_stamped_apart: bool) 
     Events stamped outside it, by more than their own uncertainty, are none of it: a stream runs from its attach until
     its stop. Rows that are not stamped at their own event (drained ones) are all kept.
     """
-    batch = Batch.concatenate([*measurement.batches, measurement.leftover])
+    batch = Batch.concatenate(measurement.batches)
     if is_stamped_apart or not len(batch):
         return batch
     error = 0 if batch.ts_err is None else batch.ts_err

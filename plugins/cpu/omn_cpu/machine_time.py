@@ -12,8 +12,6 @@ from omn_kernel.procfs.task import TICK_NS
 from omn_core.api import BoundTarget
 
 _RUNNING = ("user", "nice", "system", "irq", "softirq")
-_WAITING = ("idle", "iowait")
-_WHOLE = (*_RUNNING, *_WAITING, "steal")
 
 
 @attrs.frozen
