@@ -121,7 +121,7 @@ def run_command(arguments: list[str]) -> int:
         return leave.exit_code
     except click.ClickException as error:
         return _say_usage(error)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         return _say(FAILED)
     except OmnError as error:
         return render_error(error)

@@ -38,9 +38,13 @@ def _run(arguments: list[str]) -> int:
 
         print(f"omn {__version__}")
         return 0
-    from omn_core.cli.app import run_command
+    try:
+        from omn_core.cli.app import run_command
 
-    return run_command(arguments)
+        return run_command(arguments)
+    except KeyboardInterrupt:  # outside a run, which takes its signals itself; while things are imported too
+        print(FAILED, file=sys.stderr)
+        return 1
 
 
 def _fail_on(error: OSError) -> int:

@@ -13,6 +13,8 @@ from omn_core.filter.evaluate import apply_filter
 from omn_core.model.batch import Batch
 from omn_core.model.collector import InTargetCost
 from omn_core.model.losses import Losses, compute_total_losses
+from omn_core.model.request import POLLED_MODES
+from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import FilterAccount, Result, Window
 from omn_core.plugins import Registry
 from omn_core.run.measurement import Measurement
@@ -50,7 +52,11 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         filter=account,
         degraded=(*resolved.degraded, *measurement.ask("degradations", ())),
         unverified=resolved.unverified,
-        facts=(*_explain_brevity(measurement, batch, window), *measurement.ask("facts", ())),
+        facts=(
+            *_explain_brevity(measurement, batch, window),
+            *_explain_mixture(resolved, kept),
+            *measurement.ask("facts", ()),
+        ),
         caveats=tuple(caveats),
         fields=measurement.ask("fields", {}),
         stopped_because=_NEVER_OPENED if never_opened else measurement.stopped_because,
@@ -77,6 +83,18 @@ def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> 
             f"and {read}: a shorter --interval reads more"
         ),
     )
+
+
+def _explain_mixture(resolved: ResolvedRequest, batch: Batch) -> tuple[str, ...]:
+    """Say that one series holds the levels of several things (processes, cpus, nodes), which make no sum together."""
+    is_level = not resolved.adds_up and resolved.mode in (*POLLED_MODES, "snapshot")
+    if not is_level or resolved.keys or all(emit.name == "raw" for emit in resolved.emits):
+        return ()
+    key = next((name for name in resolved.entry.keys_of(resolved.backend) if name in batch.keys), None)
+    rows = int(np.unique(batch.ts, return_counts=True)[1].max(initial=0))
+    if key is None or rows < 2:
+        return ()
+    return (f"one series holds the readings of {rows} at a time, mixed and not added up: --keys {key} divides them",)
 
 
 def get_in_target_cost(measurement: Measurement) -> tuple[str, InTargetCost]:
