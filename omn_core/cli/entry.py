@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # outside a run, which takes its signals itself; while things are imported too
         return _fail("SIGINT came and aborted the run")
     except OSError as error:
         return _fail_on(error)
@@ -38,13 +38,9 @@ def _run(arguments: list[str]) -> int:
 
         print(f"omn {__version__}")
         return 0
-    try:
-        from omn_core.cli.app import run_command
+    from omn_core.cli.app import run_command
 
-        return run_command(arguments)
-    except KeyboardInterrupt:  # outside a run, which takes its signals itself; while things are imported too
-        print(FAILED, file=sys.stderr)
-        return 1
+    return run_command(arguments)
 
 
 def _fail_on(error: OSError) -> int:
