@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 from omn_kernel.cgroup import UNIFIED, find_hierarchies, parse_cgroup
@@ -11,9 +11,9 @@ from omn_kernel.mounts import Mount, read_mounts
 from omn_kernel.polled import place, read_file
 from omn_kernel.polling import Rows
 from omn_kernel.processes import ProcessCollector, Round
-from omn_kernel.procfs.process import ProcessFile, ProcessGone, has_ended
+from omn_kernel.procfs.process import ProcessFile, has_ended
 
-from omn_core.api import BoundTarget, MachineRefused
+from omn_core.api import BoundTarget
 
 
 @attrs.frozen
@@ -74,26 +74,22 @@ class ProcessCgroups:
         self._file.close()
 
 
+def find_counting(memberships: Sequence[Membership]) -> Membership | None:
+    """Find the membership in the hierarchy that can count tasks: that of version 1's pids controller, else cgroup2."""
+    by_hierarchy = {one.hierarchy: one for one in memberships}
+    return by_hierarchy.get("pids") or by_hierarchy.get(UNIFIED)
+
+
 class Cgroups(ProcessCollector[list[Membership]]):
-    """A row for each hierarchy that a process is in; polled, for the one whose pids controller counts its tasks."""
+    """A row for each hierarchy that a process is in; polled, for the one whose pids controller can count its tasks."""
 
     reads_at_open = True
 
     def open_files(self, target: BoundTarget) -> None:
-        """Follow the processes. Raises MachineRefused for one of which a poll has nothing to read."""
+        """Follow the processes."""
         self._mounts = find_hierarchies(read_mounts(self.context.sysroot))
-        self._is_whole = self.resolved.mode == "snapshot"
+        self._uncounted: dict[str, None] = {}
         super().open_files(target)
-        for process in () if self._is_whole else self.followed.processes:
-            try:
-                memberships = process.source.read() or []
-            except ProcessGone as gone:
-                raise MachineRefused(str(gone)) from None
-            if all(one.tasks is None for one in memberships):
-                raise MachineRefused(
-                    f"no cgroup of process {process.pid} counts its tasks: it is a root, or has no pids controller",
-                    "its cgroups are in a snapshot: --mode snapshot",
-                )
 
     def open_source(self, pid: int, tid: int | None) -> ProcessCgroups:
         """Open what is read of a process."""
@@ -104,8 +100,7 @@ class Cgroups(ProcessCollector[list[Membership]]):
         rows = [
             (process, one)
             for process, memberships in zip(content.processes, content.rows, strict=True)
-            for one in memberships
-            if self._is_whole or one.tasks is not None
+            for one in self._select(memberships)
         ]
         if not rows:
             return Rows()
@@ -120,4 +115,19 @@ class Cgroups(ProcessCollector[list[Membership]]):
                 "hierarchy": [one.hierarchy for one in memberships],
                 **named,
             },
+        )
+
+    def _select(self, memberships: list[Membership]) -> list[Membership]:
+        counting = find_counting(memberships)
+        if counting is None or counting.tasks is None:
+            where = "any cgroup" if counting is None else f"cgroup {counting.path} of {counting.hierarchy}"
+            self._uncounted[where] = None
+        if self.resolved.mode == "snapshot":
+            return memberships
+        return [] if counting is None else [counting]
+
+    def facts(self) -> tuple[str, ...]:
+        """Say which cgroup's tasks nobody counts."""
+        return tuple(
+            f"nothing counts the tasks of {where}: it is a root, or has no pids controller" for where in self._uncounted
         )
