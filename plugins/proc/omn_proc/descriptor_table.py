@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Mapping
 
 from omn_kernel.polled import place
-from omn_kernel.procfs.process import ProcessGone, find_folder, has_ended, refuse_reading
+from omn_kernel.procfs.process import ProcessGone, find_folder, has_ended, list_threads, refuse_reading
 
 _DEVICES = b"/dev/"
 _NO_DEVICES = (b"/dev/shm/", b"/dev/mqueue/", b"/dev/hugepages/")
@@ -58,23 +59,37 @@ class DescriptorTable:
         try:
             if not self._by_kind and self._is_sized and (count := os.stat(self._folder).st_size):
                 return {None: count}
-            names = os.listdir(self._folder)
+            folder, names = self._list()
         except (FileNotFoundError, ProcessLookupError):
             raise ProcessGone(f"process {self._pid} has ended") from None
         except PermissionError:
             raise refuse_reading(self._pid, "fd") from None
         if not names and has_ended(self._sysroot, self._pid):
             raise ProcessGone(f"process {self._pid} has ended")
-        return self._count_kinds(names) if self._by_kind else {None: len(names)}
+        return _count_kinds(folder, names) if self._by_kind else {None: len(names)}
 
-    def _count_kinds(self, names: list[str]) -> Mapping[str | None, int]:
-        kinds: Counter[str | None] = Counter()
-        for name in names:
-            try:
-                kinds[parse_kind(os.fsencode(os.readlink(f"{self._folder}/{name}")))] += 1
-            except FileNotFoundError:
-                continue  # closed since the listing
-        return kinds
+    def _list(self) -> tuple[str, list[str]]:
+        """List the descriptors, and where: a first thread that ended shows none, and its process's others do."""
+        names = os.listdir(self._folder)
+        if names or has_ended(self._sysroot, self._pid):
+            return self._folder, names
+        for tid in list_threads(self._sysroot, self._pid):
+            folder = place(self._sysroot, f"{find_folder(self._pid, tid)}/fd")
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                names = os.listdir(folder)
+            if names:
+                return folder, names
+        return self._folder, names
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
+
+
+def _count_kinds(folder: str, names: list[str]) -> Mapping[str | None, int]:
+    kinds: Counter[str | None] = Counter()
+    for name in names:
+        try:
+            kinds[parse_kind(os.fsencode(os.readlink(f"{folder}/{name}")))] += 1
+        except FileNotFoundError:
+            continue  # closed since the listing
+    return kinds

@@ -40,7 +40,7 @@ class ProcessLimits:
     def read(self) -> Bounds | None:
         """Read all four; None for a zombie, which keeps limits and uses nothing. Raises ProcessGone at the end."""
         status, stat = self._status.read(), self._stat.read()
-        if parse_stat(stat).has_ended:
+        if parse_stat(stat).process_has_ended:
             return None
         limits, uses = parse_limits(self._limits.read()), parse_uses(status, stat)
         try:

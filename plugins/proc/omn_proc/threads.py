@@ -47,7 +47,7 @@ class ThreadNames:
 def parse_thread_count(content: bytes) -> list[Named] | None:
     """Parse num_threads of /proc/<pid>/stat, None for a process that has ended."""
     stat = parse_stat(content)
-    return None if stat.has_ended and stat.threads <= 1 else [Named(None, stat.threads)]
+    return None if stat.process_has_ended else [Named(None, stat.threads)]
 
 
 class Threads(ProcessCollector[list[Named]]):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -223,3 +225,36 @@ def test_descriptors_of_a_launched_program(omn: Command) -> None:
     assert {series["key"]["descriptor"] for series in ran.result["series"]} <= {"file", "device", "pipe", "socket"}
     assert sum(series["emits"]["summary"]["last"] for series in ran.result["series"]) == 3
     assert omn("proc.fd", "--tid", str(os.getpid())).code == 2
+
+
+FIRST_THREAD_ENDS = """
+import ctypes, os, sys, threading, time
+
+def wait():
+    while open("/proc/self/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.001)
+    os.write(1, b"alone\\n")
+    os.read(0, 1)
+    os._exit(0)
+
+threading.Thread(target=wait).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_whose_first_thread_ended_still_has_its_descriptors(catalog: Catalog) -> None:
+    """The kernel shows none through a first thread that ended: they are read through another, kinds and number."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FIRST_THREAD_ENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"alone\n"
+        with drive(catalog, bind_processes(child.pid), ["descriptor"]) as driver:
+            kinds = {row["descriptor"]: row["descriptors"] for row in driver.sample()}
+        with drive(catalog, bind_processes(child.pid)) as driver:
+            (row,) = driver.sample()
+            child.communicate(b"\n")
+            with pytest.raises(TargetGone):
+                driver.sample()
+    assert kinds["pipe"] == 2
+    assert row["descriptors"] == sum(kinds.values()) == 3

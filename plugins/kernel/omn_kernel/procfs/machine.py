@@ -23,7 +23,7 @@ def parse_cpu_ticks(content: bytes) -> dict[int | None, tuple[int, ...]]:
 
 
 def find_stat_counter(content: bytes, name: str) -> int | None:
-    """Find a one-number line of /proc/stat (ctxt, processes, procs_running, btime), None where there is none."""
+    """Find a one-number line of /proc/stat (processes, ctxt, procs_running, btime), None where there is none."""
     start = content.find(b"\n" + name.encode() + b" ")
     return None if start < 0 else int(content[start + len(name) + 2 :].split(None, 1)[0])
 
