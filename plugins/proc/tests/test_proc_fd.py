@@ -153,6 +153,7 @@ def test_made_processes_are_counted_and_end(sysroot: Sysroot, catalog: Catalog) 
     """No limit is no share of one; a process without descriptors has zero; one that is gone leaves the other."""
     for pid in (7, 8):
         sysroot.write_process(pid).write(f"/proc/{pid}/limits", LIMITS).path(f"/proc/{pid}/fd").mkdir()
+        sysroot.write_process(pid, tid=pid)
     sysroot.link("/proc/7/fd/0", "/dev/null").link("/proc/7/fd/3", "socket:[5]").link("/proc/7/fd/9", "socket:[6]")
     with drive(catalog, bind_fixture(7, 8), mode="poll", emit="raw", sysroot=sysroot) as driver:
         first, second = driver.sample()

@@ -151,7 +151,9 @@ def bind_fixture(pid: int) -> BoundTarget:
 @pytest.mark.spec("RUN-7")
 def test_a_zombie_is_the_end(sysroot: Sysroot, catalog: Catalog) -> None:
     """It keeps its limits and uses nothing: the request ends, and nothing was lost."""
-    sysroot.write_process(7).write("/proc/7/limits", OLD).write("/proc/7/status", STATUS).path("/proc/7/fd").mkdir()
+    sysroot.write_process(7).write_process(7, tid=7).write("/proc/7/limits", OLD).write("/proc/7/status", STATUS).path(
+        "/proc/7/fd"
+    ).mkdir()
     with drive(catalog, bind_fixture(7), sysroot=sysroot) as driver:
         rows = sample(driver)
         assert rows["open files"]["in_use"] == 0
