@@ -81,6 +81,16 @@ def list_threads(sysroot: str, pid: int) -> list[int]:
         raise ProcessGone(f"process {pid} is not there") from None
 
 
+def refuse_reading(pid: int, name: str) -> MachineRefused:
+    """Make the refusal of a file or folder of a process that is closed to this user: what is missing, what mends it."""
+    if read_privileges("/").has("sys_ptrace"):
+        reason, remedy = "CAP_SYS_PTRACE is in effect, and does not help", "a security module may withhold it"
+    else:
+        reason, remedy = explain("sys_ptrace")
+        remedy = f"run omn as the owner of the process; {remedy}"
+    return MachineRefused(f"process {pid} does not let this user read its {name}: {reason}", remedy)
+
+
 class ProcessFile:
     """One file of one process, or of one of its threads, opened when first read and kept.
 
@@ -122,7 +132,7 @@ class ProcessFile:
             if has_ended(self._sysroot, self.pid, self.tid):
                 raise ProcessGone(f"{_name(self.pid, self.tid)} has ended") from None
         except PermissionError:
-            raise self._refusal() from None
+            raise refuse_reading(self.pid, self._path.rpartition("/")[2]) from None
         return self._read_again()
 
     def _read_again(self) -> bytes:
@@ -141,15 +151,6 @@ class ProcessFile:
             if not self._bound_to_memory:
                 self._file = file
         return file.read()
-
-    def _refusal(self) -> MachineRefused:
-        name = self._path.rpartition("/")[2]
-        if read_privileges("/").has("sys_ptrace"):
-            reason, remedy = "CAP_SYS_PTRACE is in effect, and does not help", "a security module may withhold it"
-        else:
-            reason, remedy = explain("sys_ptrace")
-            remedy = f"run omn as the owner of the process; {remedy}"
-        return MachineRefused(f"process {self.pid} does not let this user read its {name}: {reason}", remedy)
 
     def close(self) -> None:
         """Let go of the file."""
