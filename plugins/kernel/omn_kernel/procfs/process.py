@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from omn_core.api import MachineRefused
 from omn_kernel.polled import PolledFile, place, read_file
@@ -84,10 +85,11 @@ class ProcessFile:
     """One file of one process, or of one of its threads, opened when first read and kept.
 
     `bound_to_memory` says that the kernel ties the open file to the address space it was opened on (smaps,
-    smaps_rollup, numa_maps): an execve replaces that one, so the file is opened for every reading.
+    smaps_rollup, numa_maps): an execve replaces that one, so the file is opened for every reading. `takes` names the
+    capabilities that another user's takes.
     """
 
-    __slots__ = ("_bound_to_memory", "_file", "_many_records", "_path", "_sysroot", "pid", "tid")
+    __slots__ = ("_bound_to_memory", "_file", "_many_records", "_path", "_sysroot", "_takes", "pid", "tid")
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class ProcessFile:
         tid: int | None = None,
         many_records: bool = False,
         bound_to_memory: bool = False,
+        takes: Sequence[str] = ("sys_ptrace",),
     ) -> None:
         self.pid = pid
         self.tid = tid
@@ -105,6 +108,7 @@ class ProcessFile:
         self._path = place(sysroot, f"{find_folder(pid, tid)}/{name}")
         self._many_records = many_records
         self._bound_to_memory = bound_to_memory
+        self._takes = takes
         self._file: PolledFile | None = None
 
     def read(self) -> bytes:
@@ -143,11 +147,15 @@ class ProcessFile:
 
     def _refusal(self) -> MachineRefused:
         name = self._path.rpartition("/")[2]
-        if read_privileges("/").has("sys_ptrace"):
-            reason, remedy = "CAP_SYS_PTRACE is in effect, and does not help", "a security module may withhold it"
-        else:
-            reason, remedy = explain("sys_ptrace")
+        privileges = read_privileges("/")
+        missing = [capability for capability in self._takes if not privileges.has(capability)]
+        if missing:
+            reason, remedy = explain(missing[0], beside=missing[1:])
             remedy = f"run omn as the owner of the process; {remedy}"
+        else:
+            held = " and ".join(f"CAP_{capability.upper()}" for capability in self._takes)
+            agrees = "is in effect, and does" if len(self._takes) == 1 else "are in effect, and do"
+            reason, remedy = f"{held} {agrees} not help", "a security module may withhold it"
         return MachineRefused(f"process {self.pid} does not let this user read its {name}: {reason}", remedy)
 
     def close(self) -> None:
