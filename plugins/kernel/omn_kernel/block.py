@@ -1,4 +1,4 @@
-"""Block devices as sysfs has them: names, numbers, partitions, what stands on what (Documentation/ABI/*/sysfs-block)."""
+"""Block devices as sysfs has them: names, numbers, partitions, what stands on what (Documentation/ABI, sysfs-block)."""
 
 from __future__ import annotations
 
