@@ -19,6 +19,8 @@ MAXIMUM_NODES = 100_000
 MAXIMUM_DEPTH = 40
 """How deep values may nest."""
 
+_TOO_MANY_DIGITS = "a number here has more digits than any that is read"  # Python converts 4300 at most
+
 
 @attrs.frozen
 class LocatedError(ValueError):
@@ -131,7 +133,7 @@ def _scalar(node: Any) -> Any:
             case "null":
                 return None
             case "bool":
-                return text.lower() == "true"
+                return _boolean(text)
             case "int":
                 return _integer(text)
             case "float":
@@ -141,6 +143,13 @@ def _scalar(node: Any) -> Any:
     except ValueError as error:
         raise LocatedError(line, f"{text!r} is no {tag}") from error
     raise LocatedError(line, f"the tag {node.tag} makes no plain value")
+
+
+def _boolean(text: str) -> bool:
+    # A file may declare YAML 1.1, whose other words for the two are texts in the YAML that is read here.
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
 
 
 def _integer(text: str) -> int:
@@ -165,10 +174,10 @@ def parse_json(text: str) -> Located:
         raise LocatedError(error.lineno, error.msg[:1].lower() + error.msg[1:]) from None
     except RecursionError:
         raise LocatedError(None, "values nest too deeply") from None
-    except ValueError as error:
-        if isinstance(error, LocatedError):
-            raise
-        raise LocatedError(None, str(error)) from None
+    except LocatedError:
+        raise
+    except ValueError:
+        raise LocatedError(None, _TOO_MANY_DIGITS) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -197,3 +206,5 @@ def parse_toml(text: str) -> Located:
         raise LocatedError(int(found[1]) if found else None, reason[:1].lower() + reason[1:]) from None
     except RecursionError:
         raise LocatedError(None, "values nest too deeply") from None
+    except ValueError:
+        raise LocatedError(None, _TOO_MANY_DIGITS) from None

@@ -186,7 +186,7 @@ def _check_contract(record: PluginRecord) -> None:
     stated = getattr(record.module, "OMN_CONTRACT", None)
     if not isinstance(stated, str) or not stated.partition(".")[0].isdigit():
         record.fail("incompatible", f"it states no contract version (OMN_CONTRACT = {stated!r})")
-    elif int(stated.partition(".")[0]) != hookspecs.CONTRACT[0]:
+    elif stated.partition(".")[0] != str(hookspecs.CONTRACT[0]):
         ours = ".".join(map(str, hookspecs.CONTRACT))
         record.fail("incompatible", f"it was built for contract {stated}, and this omn has {ours}")
 
@@ -210,14 +210,18 @@ def _call(record: PluginRecord, hook: str, function: Any) -> Any:
     """Call one plugin's hook in its guard: what it raises is its record's reason, and it hands over nothing."""
     try:
         return function()
-    except Exception as error:  # a guarded plugin call: one of the three places for a broad except
+    except (Exception, SystemExit) as error:  # a guarded plugin call: one of the three places for a broad except
         record.fail("failed", f"{hook} raised {type(error).__name__}: {error}")
         return None
 
 
 def _collect_rows(registry: Registry, shipped: Iterable[str] | None) -> None:
     for record, function in _implementations(registry.manager, "omn_catalog", registry.records):
-        record.catalog_package = _call(record, "omn_catalog", function)
+        package = _call(record, "omn_catalog", function)
+        if package is None or (isinstance(package, str) and package):
+            record.catalog_package = package
+        else:
+            record.fail("failed", f"omn_catalog returned {package!r}, not a package's name")
     for hook, group, kind, noun in _ROWS:
         claims: dict[Any, list[tuple[PluginRecord, Any]]] = {}
         for record, function in _implementations(registry.manager, hook, registry.records):
@@ -227,7 +231,7 @@ def _collect_rows(registry: Registry, shipped: Iterable[str] | None) -> None:
                 claims.setdefault(_identity(row), []).append((record, row))
         table: dict[Any, Any] = getattr(registry, group)
         for identity, claimants in claims.items():
-            winner = settle_clash(f"{noun} {_spell(identity)}", claimants, shipped)
+            winner = settle_clash(f"{noun} {'/'.join(_parts(claimants[0][1]))}", claimants, shipped)
             if winner is not None:
                 table[identity] = winner
 
@@ -239,17 +243,22 @@ def _check_rows(record: PluginRecord, hook: str, rows: Any, kind: type[Any]) -> 
     if wrong:
         record.fail("failed", f"{hook} returned {wrong[0]!r} where {kind.__name__} rows belong")
         return []
+    unnamed = [row for row in rows if not all(isinstance(part, str) for part in _parts(row))]
+    if unnamed:
+        record.fail("failed", f"{hook} returned {unnamed[0]!r}, whose name is no text")
+        return []
     return list(rows)
+
+
+def _parts(row: Any) -> tuple[Any, ...]:
+    identity = _identity(row)
+    return identity if isinstance(identity, tuple) else (identity,)
 
 
 def _identity(row: Any) -> Any:
     if isinstance(row, CollectorRow):
         return row.source, row.backend
     return row.kind if isinstance(row, RequirementRow | TargetRow) else row.name
-
-
-def _spell(identity: Any) -> str:
-    return "/".join(identity) if isinstance(identity, tuple) else str(identity)
 
 
 def settle_clash(what: str, claimants: list[tuple[PluginRecord, Any]], shipped: Iterable[str] | None) -> Any:

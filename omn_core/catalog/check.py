@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from omn_core.catalog.shape import WrittenBackend, WrittenEntry, WrittenVocabulary
 from omn_core.located import Path
-from omn_core.model.catalog import BANDS, TEXT, Vocabulary
+from omn_core.model.catalog import BANDS, SCALES, TEXT, Vocabulary
 from omn_core.model.request import MODES
 from omn_core.model.target import KINDS
 
@@ -25,6 +25,8 @@ def check_vocabulary(added: WrittenVocabulary, family: str) -> Iterator[Complain
         for word in getattr(added, group):
             if not word.startswith(f"{family}."):
                 yield (group, word), f"a family's own word starts with its name: {family}.{word}"
+    for word, meaning in added.units.items():
+        yield from _unknown(("units", word), "scale", [meaning.scale], SCALES)
     for group in ("determinism", "regimes", "emits"):
         for word in getattr(added, group):
             yield (group, word), f"{group} are the core's to name"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,9 +75,10 @@ class Commands(click.Group):
             return None
         try:
             command = self.registry.load(row.reference)
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # a guarded plugin call: importing what a row names runs the plugin's code
             raise PluginError(cmd_name, None, f"the command cannot be imported: {error}") from error
-        assert isinstance(command, click.Command)
+        if not isinstance(command, click.Command):
+            raise PluginError(cmd_name, None, f"{row.reference} is {type(command).__name__}, no click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -122,6 +124,9 @@ def run_command(arguments: list[str]) -> int:
         return render_error(error)
     except BrokenPipeError:
         drop_stdout()
+        return _say(FAILED)
+    except Exception:  # a defect of omn's or of a plugin's: shown whole, and ended like any run that failed
+        traceback.print_exc()
         return _say(FAILED)
 
 

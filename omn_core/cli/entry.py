@@ -19,9 +19,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"omn {__version__}")
         return 0
-    from omn_core.cli.app import run_command
+    try:
+        from omn_core.cli.app import run_command
 
-    return run_command(arguments)
+        return run_command(arguments)
+    except KeyboardInterrupt:  # outside a run, which takes its signals itself; while things are imported too
+        print(FAILED, file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -67,9 +67,7 @@ _OPTIONS = (
     click.option("--retain", type=DURATION, help="How much a recording keeps from before its trigger."),
     click.option("--after", type=DURATION, help="How much a recording keeps from after its trigger."),
     click.option("--documents", type=int, metavar="N", help="How many triggers a recording writes at most."),
-    click.option(
-        "--program-stderr", metavar="FILE", envvar="OMN_PROGRAM_STDERR", help="Where the program's stderr goes."
-    ),
+    click.option("--program-stderr", metavar="FILE", help="Where the program's stderr goes."),
     click.option("--program-stdout", metavar="FILE", help="Where the program's stdout goes."),
     click.option(
         "--catalog",

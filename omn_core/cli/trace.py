@@ -155,6 +155,9 @@ def _write(application: Application, document: Document, encoder: str, folder: P
     except OSError as error:
         drop_stdout()
         raise RunFailed(f"the answer could not be written: {error}", folder is not None) from error
+    except Exception as error:  # a guarded plugin call: an encoder may be anybody's
+        reason = f"the answer could not be written: {encoder} raised {type(error).__name__}: {error}"
+        raise RunFailed(reason, folder is not None) from error
 
 
 def _write_folder(application: Application, document: Document, folder: Path, session: Session) -> None:

@@ -42,6 +42,7 @@ def answer(
             lower_bound=losses.is_lower_bound,
             label=label,
             merges_ticks=resolved.adds_up and resolved.mode in POLLED_MODES,
+            scale=resolved.scale,
         )
         answers = {str(spec): _compute(emit, series, spec, row, registry) for spec, row, emit in loaded}
         series_results.append(SeriesResult(key, answers))

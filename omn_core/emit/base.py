@@ -26,7 +26,8 @@ class Series:
     `batch` holds the events that passed the filter; `value` names the attribute that is the measurement and `unit` its
     unit; `adds_up` says whether values sum; `lower_bound` whether something was lost that belongs in the figure;
     `label` names the series where a row must be shown for it (its target, when nothing was counted);
-    `merges_ticks` says that the rows of one instant are parts of one measurement (a polled source whose values sum).
+    `merges_ticks` says that the rows of one instant are parts of one measurement (a polled source whose values sum);
+    `scale` is the vocabulary's word for how numbers of the unit scale, None where it has none.
     """
 
     key: Mapping[str, Any]
@@ -38,6 +39,7 @@ class Series:
     lower_bound: bool
     label: str
     merges_ticks: bool = False
+    scale: str | None = None
 
     @cached_property
     def column(self) -> Column | None:
@@ -118,4 +120,7 @@ class Emit(Protocol):
         """Return the answer over one series. It reads weights, and says `lower_bound` as the series does."""
 
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
-        """Return the lines of the text format, without trailing spaces, no wider than the style allows."""
+        """Return the lines of the text format, without trailing spaces, no wider than the style allows.
+
+        `style.scale` says how numbers of the unit scale, `style.is_level` that the answer is of readings of a level.
+        """

@@ -25,8 +25,8 @@ class Hist:
     """Occurrences by bucket. The unit alone decides the scale, so that two runs of one source compare.
 
     On the `log2` scale a bucket holds [2^k, 2^(k+1)), everything in [0, 1) shares one, and negative values mirror
-    these. On the `linear` scale (`LINEAR_UNITS`) twenty even buckets span the least to the greatest value, which the
-    last one includes. Empty buckets between two others are listed.
+    these. On the `linear` scale (`LINEAR_UNITS`, and a family's own unit that scales as a share) twenty even buckets
+    span the least to the greatest value, which the last one includes. Empty buckets between two others are listed.
     """
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
@@ -46,7 +46,8 @@ class Hist:
 def _figures(series: Series) -> Answer:
     series = series.merged
     values, weights = series.values, series.weights
-    edges = _linear_edges(values) if series.unit in LINEAR_UNITS else None
+    is_linear = series.unit in LINEAR_UNITS or series.scale == "ratio"
+    edges = _linear_edges(values) if is_linear else None
     if not len(values):
         buckets: list[Answer] = []
     elif edges is not None:
@@ -59,7 +60,7 @@ def _figures(series: Series) -> Answer:
         lowest = int(codes.min())
         counts = _count(codes - lowest, weights, int(codes.max()) - lowest + 1)
         buckets = [_bucket(*_log2_bounds(code), count) for code, count in enumerate(counts, lowest)]
-    scale = "linear" if series.unit in LINEAR_UNITS else "log2"
+    scale = "linear" if is_linear else "log2"
     return {"scale": scale, "buckets": buckets, "sum": to_plain_number(compute_total(series.sums))}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_GREATEST_FLOAT = int(sys.float_info.max)
 
 
 def apply_filter(predicate: Filter, batch: Batch, value: str) -> tuple[Mask, tuple[str, ...]]:
@@ -65,6 +68,8 @@ def _compare_numbers(values: Any, symbol: str, literal: Literal) -> Mask:
             # No value of the column can equal it; every value lies on the same side of it.
             return np.full(len(values), _OPERATORS[symbol](0, literal))
         literal = values.dtype.type(literal)
+    elif isinstance(literal, int) and abs(literal) > _GREATEST_FLOAT:
+        literal = math.inf if literal > 0 else -math.inf
     return np.asarray(_OPERATORS[symbol](values, literal))
 
 

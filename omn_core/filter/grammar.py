@@ -28,6 +28,7 @@ _TOKEN = re.compile(
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "=~")
 _MAXIMUM_LENGTH = 16384
 _MAXIMUM_DEPTH = 64
+_MAXIMUM_DIGITS = 400
 
 
 @attrs.frozen
@@ -215,7 +216,7 @@ class _Parser:
         if token.kind == "text":
             literal: Literal = token.text[1:-1]
         elif token.kind == "number":
-            literal = _number(token.text)
+            literal = self._read_number(token.text)
         else:
             hint = f"; a text is quoted: '{token.text}'" if token.kind == "word" else ""
             raise self._fail(f"a number or a quoted text belongs here{hint}")
@@ -224,17 +225,18 @@ class _Parser:
         self._next += 1
         return literal
 
+    def _read_number(self, text: str) -> int | float:
+        if len(text) > _MAXIMUM_DIGITS:
+            raise self._fail(f"a number is at most {_MAXIMUM_DIGITS} characters long")
+        digits = text.lstrip("+-")
+        if digits.startswith("0x"):
+            return int(text, 16)
+        return int(text) if digits.isdigit() else float(text)
+
     def _check_pattern(self, literal: Literal) -> None:
         if not isinstance(literal, str):
             raise self._fail("=~ compares with a quoted regular expression")
         try:
             re.compile(literal)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:  # the last two for a repeat or a nesting too great
             raise self._fail(f"this regular expression does not compile: {error}") from None
-
-
-def _number(text: str) -> int | float:
-    digits = text.lstrip("+-")
-    if digits.startswith("0x"):
-        return int(text, 16)
-    return int(text) if digits.isdigit() else float(text)

@@ -20,15 +20,15 @@ def render_buckets(answer: Mapping[str, Any], unit: str, style: TextStyle, title
     """Return a histogram: how many in all and their mean, then each bucket's bounds, count, share and bar."""
     buckets = answer["buckets"]
     total = sum(bucket["count"] for bucket in buckets)
-    counted = mark_bound(render_count(total), bool(answer["lower_bound"]))
+    counted = mark_bound(render_count(total), _is_bound(answer, style))
     head = f"{counted} counted" if title is None else f"{render_key(title, style.width // 2)}: {counted} counted"
     if not total:
         return [head]
     if answer["sum"] is not None:
-        head += f", mean {render_number(answer['sum'] / total, unit)}"
+        head += f", mean {render_number(answer['sum'] / total, unit, style.scale)}"
     rows = [("from", "to", "count", "share", 0.0)]
     for bucket in buckets:
-        low, high = (render_number(bucket[edge], unit) for edge in ("low", "high"))
+        low, high = (render_number(bucket[edge], unit, style.scale) for edge in ("low", "high"))
         share = bucket["count"] / total
         rows.append((low, high, render_count(bucket["count"]), f"{100 * share:.1f} %", share))
     return [head, *_fold_gaps(_draw(rows, style), [bucket["count"] for bucket in buckets])]
@@ -42,7 +42,7 @@ def render_ranking(answer: Mapping[str, Any], unit: str, style: TextStyle) -> li
     room = max(style.width // (2 * max(len(names), 1)), 8)
     rows = [(*(render_key(name, room) for name in names), "value", "share", 0.0)]
     for row in answer["rows"]:
-        value = mark_bound(render_number(row["value"], unit), bool(answer["lower_bound"]))
+        value = mark_bound(render_number(row["value"], unit, style.scale), bool(answer["lower_bound"]))
         share = row["share"]
         shown = "-" if share is None else f"{100 * share:.1f} %"
         rows.append((*(render_key(row["key"].get(name), room) for name in names), value, shown, share or 0.0))
@@ -60,9 +60,14 @@ def render_points(answer: Mapping[str, Any], unit: str, style: TextStyle) -> lis
     rows: list[tuple[Any, ...]] = [("at", "peak" if is_cut else "value", 0.0)]
     for offset_ns, value in stretches:
         share = value / top if top > 0 and value > 0 else 0.0
-        rows.append((f"+{render_duration(offset_ns)}", render_number(value, unit), share))
-    counted = mark_bound(render_count(len(points)), bool(answer["lower_bound"]))
+        rows.append((f"+{render_duration(offset_ns)}", render_number(value, unit, style.scale), share))
+    counted = mark_bound(render_count(len(points)), _is_bound(answer, style))
     return [f"{counted} points{', the peak of each stretch' if is_cut else ''}", *_draw(rows, style)]
+
+
+def _is_bound(answer: Mapping[str, Any], style: TextStyle) -> bool:
+    """Whether a loss makes a number of events a lower bound: so many readings of a level were made, and no more."""
+    return bool(answer["lower_bound"]) and not style.is_level
 
 
 def _divide_time(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:

@@ -19,6 +19,9 @@ _ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean",
 _DROPPED_FIRST = ("p90", "last", "min", "p99", "p50", "mean", "events")
 _COUNTS = frozenset({"count", "events"})
 _BOUNDED = frozenset({"count", "events", "value", "max", "total", "sum", "per_second"})
+_BOUNDED_OF_LEVELS = frozenset({"max"})
+"""Of readings of a level, how many there were and the last of them are what they are, whatever was not read."""
+
 _GAP = "  "
 
 
@@ -44,7 +47,7 @@ def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: 
     out and says which.
     """
     names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"})
-    cells = {name: [_render_figure(name, answer, unit) for _, answer in rows] for name in names}
+    cells = {name: [_render_figure(name, answer, unit, style) for _, answer in rows] for name in names}
     room = max(style.width // (len(key_names) + 2), 8)
     keys = {name: [render_key(key.get(name), room) for key, _ in rows] for name in key_names}
     widths = {name: _column_width(name, column) for name, column in {**keys, **cells}.items()}
@@ -61,15 +64,16 @@ def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: 
     return lines
 
 
-def _render_figure(name: str, answer: Mapping[str, Any], unit: str) -> str:
+def _render_figure(name: str, answer: Mapping[str, Any], unit: str, style: TextStyle) -> str:
     if name not in answer:
         return ""
     value = answer[name]
     if isinstance(value, str | bool):
         return render_printable(str(value), 24)
     of = "count" if name in _COUNTS else f"{unit}/s" if name == "per_second" else "ratio" if name == "share" else unit
-    is_bound = bool(answer.get("lower_bound")) and name in _BOUNDED and value is not None
-    return mark_bound(render_number(value, of), is_bound)
+    bounded = _BOUNDED_OF_LEVELS if style.is_level else _BOUNDED
+    is_bound = bool(answer.get("lower_bound")) and name in bounded and value is not None
+    return mark_bound(render_number(value, of, style.scale), is_bound)
 
 
 def _order_names(names: Mapping[str, None]) -> list[str]:

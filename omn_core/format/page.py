@@ -31,7 +31,7 @@ class Page:
     @property
     def inner(self) -> TextStyle:
         """The style of a block that `add_block` indents."""
-        return TextStyle(self.width - INDENT, self.style.colour)
+        return attrs.evolve(self.style, width=self.width - INDENT)
 
     def add_blank(self) -> None:
         """Add an empty line, unless one stands there or nothing does."""

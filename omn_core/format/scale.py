@@ -6,33 +6,45 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _TIME = ("ns", "us", "ms", "s")
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 _SIGNS = {"count": "", "load": "", "id": "", "celsius": "C", "watts": "W", "joules": "J", "hertz": "Hz"}
-_UNSCALED = frozenset({"load", "id", "celsius", "watts", "joules"})
+_SCALES = {
+    "bytes": "bytes",
+    "ns": "ns",
+    "ratio": "ratio",
+    "percent": "percent",
+    "count": "count",
+    **dict.fromkeys(("load", "id", "celsius", "watts", "joules"), "plain"),
+}
 _EXACT_COUNT = 100_000
 
 UNKNOWN_FIGURE = "-"
 """What stands for a figure that is not known, which is never zero."""
 
 
-def render_number(value: float | None, unit: str) -> str:
+def render_number(value: float | None, unit: str, scale: str | None = None) -> str:
     """Return a number in its unit: bytes by 1024, `ns` as time, shares as percentages, anything else by 1000.
 
-    A unit a second (`bytes/s`, `bytes_per_second`) scales as its unit does. An unknown unit stands after the number.
+    A unit a second (`bytes/s`, `bytes_per_second`) scales as its unit does. An unknown unit stands after the
+    number, and scales as `scale` says, the vocabulary's word for it (`UnitMeaning`).
     """
     if value is None:
         return UNKNOWN_FIGURE
     base, per = (unit[:-2], "/s") if unit.endswith("/s") else (unit, "")
     if base.endswith("_per_second"):
         base, per = base.removesuffix("_per_second"), "/s" + per
-    if base == "bytes":
-        return _scale(value, 1024, _BINARY) + per
-    if base == "ns":
-        return _scale(value, 1000, _TIME) + per
-    if base == "ratio":
-        return f"{_digits(100 * value)} %{per}"
-    if base == "percent":
-        return f"{_digits(value)} %{per}"
-    sign = _SIGNS.get(base, base)
-    return _join(_digits(value) if base in _UNSCALED else _scale_decimal(value), sign + per)
+    match _SCALES.get(base, scale):
+        case "bytes":
+            return _scale(value, 1024, _BINARY) + per
+        case "ns":
+            return _scale(value, 1000, _TIME) + per
+        case "ratio":
+            return f"{_digits(100 * value)} %{per}"
+        case "percent":
+            return f"{_digits(value)} %{per}"
+        case "plain":
+            number = _digits(value)
+        case _:
+            number = _scale_decimal(value)
+    return _join(number, _SIGNS.get(base, base) + per)
 
 
 def render_count(value: float | None) -> str:

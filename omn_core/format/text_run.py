@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import attrs
 
 from omn_core.builtin import omn_emits
 from omn_core.emit.base import Emit
@@ -14,7 +16,8 @@ from omn_core.format.figures import is_flat, render_figures, render_key
 from omn_core.format.names import render_printable
 from omn_core.format.page import Page, wrap
 from omn_core.format.plain import collect_degraded, collect_unverified
-from omn_core.model.request import EmitSpec
+from omn_core.model.request import READING_MODES, EmitSpec
+from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import Document, Result, SeriesResult
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
@@ -26,7 +29,7 @@ _BUILTIN = {row.name: row for row in omn_emits()}
 def write_run(document: Document, stream: BinaryIO, style: TextStyle) -> None:
     """Write a run: each request with its numbers, then the program and the cost."""
     for result in document.results:
-        page = Page(style)
+        page = Page(_style_numbers(style, result.resolved))
         _add_asked(page, result)
         page.add_blank()
         _add_numbers(page, result, {**_BUILTIN, **document.emits})
@@ -34,6 +37,11 @@ def write_run(document: Document, stream: BinaryIO, style: TextStyle) -> None:
         _write_events(result, stream, page.width)
         stream.write(_render_account(result, style).encode())
     stream.write(_render_run(document, style).encode())
+
+
+def _style_numbers(style: TextStyle, resolved: ResolvedRequest) -> TextStyle:
+    is_level = not resolved.adds_up and resolved.mode in READING_MODES
+    return attrs.evolve(style, scale=resolved.scale, is_level=is_level)
 
 
 def _add_asked(page: Page, result: Result) -> None:
@@ -53,14 +61,16 @@ def _add_asked(page: Page, result: Result) -> None:
 
 def _add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> None:
     if not result.series:
-        page.add_block(["no series: no event carried a key"])
+        page.add_block(["no series: no event carried a key" if result.failure is None else "no answer"])
     for spec in result.resolved.emits:
         asked = str(spec)
         answered = [series for series in result.series if asked in series.emits]
         if len(result.resolved.emits) > 1 and answered:
             page.add_blank()
             page.add_block([asked])
-        if all(is_flat(series.emits[asked]) for series in answered):
+        row = rows.get(spec.name)
+        is_tabled = row is None or row == _BUILTIN.get(spec.name)
+        if is_tabled and all(is_flat(series.emits[asked]) for series in answered):
             figures = [(series.key, series.emits[asked]) for series in answered]
             page.add_block(
                 render_figures(figures, result.resolved.unit, page.inner, result.resolved.keys) if figures else []
@@ -83,11 +93,7 @@ def _add_shaped(
                     "",
                 )
             )
-        answer = series.emits[str(spec)]
-        if emit is None:
-            page.add_block(wrap(render_printable(str(dict(answer))), page.width - 2, "  "))
-        else:
-            page.add_block(emit.render(answer, result.resolved.unit, page.inner))
+        page.add_block(_render(emit, series.emits[str(spec)], result.resolved.unit, page.inner))
 
 
 def _load(row: EmitRow | None) -> Emit | None:
@@ -96,6 +102,17 @@ def _load(row: EmitRow | None) -> Emit | None:
     module, _, name = row.reference.partition(":")
     emit: Emit = getattr(importlib.import_module(module), name)
     return emit
+
+
+def _render(emit: Emit | None, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
+    """Return an answer's lines; those of its values as they stand where no emit renders it, or where that raised."""
+    why = ""
+    if emit is not None:
+        try:
+            return emit.render(answer, unit, style)
+        except Exception as error:  # a guarded plugin call: the numbers are there all the same
+            why = f"(render raised {type(error).__name__}: {error}) "
+    return wrap(render_printable(f"{why}{dict(answer)}"), style.width, "  ")
 
 
 def _render_account(result: Result, style: TextStyle) -> str:

@@ -11,6 +11,9 @@ from omn_core.model.probe import Need
 BANDS = ("free", "low", "med", "high", "extreme")
 """Cost bands, cheapest first: under 0.1 %, 1 %, 5 %, 20 %, and from 20 % of the larger of tool's and target's share."""
 
+SCALES = ("bytes", "ns", "count", "ratio", "plain")
+"""How text scales a unit: by 1024, as time, by 1000, as a percentage, or not at all."""
+
 TEXT = "text"
 """The unit of an attribute that is a string."""
 
@@ -160,7 +163,7 @@ class Vocabulary:
 
 @attrs.frozen
 class UnitMeaning:
-    """A unit: what it is, how text scales it (`bytes` by 1024, `ns` by time, `count` by 1000), if it is a level."""
+    """A unit: what it is, how text scales it (one of `SCALES`), if it is a level."""
 
     meaning: str
     scale: str

@@ -12,6 +12,9 @@ from omn_core.model.losses import Losses
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.target import Target
 
+MEMORY_BYTES = 256 << 20
+"""What one request may hold undecoded unless the run says otherwise."""
+
 
 @attrs.frozen
 class RunContext:
@@ -24,7 +27,7 @@ class RunContext:
     names: Names
     clock: Callable[[], int]
     sysroot: str = "/"
-    memory_bytes: int = 256 << 20
+    memory_bytes: int = MEMORY_BYTES
 
 
 @attrs.frozen

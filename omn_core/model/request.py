@@ -14,6 +14,9 @@ MODES = ("count", "poll", "snapshot", "sample", "trace")
 
 POLLED_MODES = frozenset({"poll"})
 
+READING_MODES = frozenset({"poll", "snapshot"})
+"""Those whose events are omn's own readings: how many there are says nothing of what they are about."""
+
 
 @attrs.frozen
 class EmitSpec:

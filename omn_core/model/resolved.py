@@ -46,7 +46,8 @@ class ResolvedRequest:
 
     `adds_up` says whether its values sum to a total (a level never does); `chain` is the chain as walked; `unverified`
     the requirements of the chosen backend that could not be checked; `defaulted` what nobody asked for and the catalog
-    left no choice about; `filter_applied_by` is `kernel` or `userspace`, None without a filter.
+    left no choice about; `filter_applied_by` is `kernel` or `userspace`, None without a filter; `scale` is the
+    vocabulary's word for how text scales the unit, None where it has none.
     """
 
     request: Request
@@ -66,6 +67,7 @@ class ResolvedRequest:
     defaulted: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
     filter_applied_by: str | None = None
+    scale: str | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -140,8 +140,8 @@ class Cost:
 class Document:
     """One run. `extras` holds blocks that plugins add (joins, decompositions, record), as plain values.
 
-    `emits` maps the name of each emit that was asked for to its row, so that the text format renders with it; one that
-    is not there is rendered as figures.
+    `emits` maps the name of each emit to its row, so that the text format renders with it; one that is not there is
+    rendered as figures.
     """
 
     session: ResolvedSession

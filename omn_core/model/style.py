@@ -7,7 +7,13 @@ import attrs
 
 @attrs.frozen
 class TextStyle:
-    """Columns to use and whether colour may be used. Nothing is coloured under NO_COLOR or off a terminal."""
+    """Columns to use and whether colour may be used. Nothing is coloured under NO_COLOR or off a terminal.
+
+    `scale` is the vocabulary's word for how numbers of the answer's unit scale, None where nobody said; `is_level` says
+    that the answer is of readings whose values do not add up, so that a loss makes fewer of its figures lower bounds.
+    """
 
     width: int = 80
     colour: bool = False
+    scale: str | None = None
+    is_level: bool = False

@@ -179,6 +179,8 @@ def _refuse_carried(
 
 def _make_resolved(completed: Completed, chosen: Judged, judged: list[Judged], registry: Registry) -> ResolvedRequest:
     entry, backend = completed.entry, chosen.backend
+    unit = entry.unit_of(backend, completed.value)
+    meaning = completed.units.get(unit)
     links = tuple(attrs.evolve(one.link, state=LinkState.SELECTED) if one is chosen else one.link for one in judged)
     return ResolvedRequest(
         request=completed.request,
@@ -190,7 +192,7 @@ def _make_resolved(completed: Completed, chosen: Judged, judged: list[Judged], r
         emits=completed.emits,
         target=completed.target,
         value=completed.value,
-        unit=entry.unit_of(backend, completed.value),
+        unit=unit,
         adds_up=completed.adds_up,
         interval_ns=completed.interval_ns,
         pinned=completed.request.backend is not None,
@@ -198,6 +200,7 @@ def _make_resolved(completed: Completed, chosen: Judged, judged: list[Judged], r
         defaulted=completed.defaulted,
         degraded=() if backend.degrades is None else (backend.degrades,),
         filter_applied_by=_place_filter(completed.filter, backend),
+        scale=None if meaning is None else meaning.scale,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
+from collections.abc import Mapping
 
 import attrs
 
@@ -11,7 +12,7 @@ from omn_core.catalog.known import read_known
 from omn_core.errors import NotCollected, RequestError
 from omn_core.filter import Filter, compile_filter
 from omn_core.filter.grammar import Comparison, make_complaint
-from omn_core.model.catalog import TEXT, Catalog, Entry
+from omn_core.model.catalog import TEXT, Catalog, Entry, UnitMeaning
 from omn_core.model.request import POLLED_MODES, EmitSpec, Request
 from omn_core.model.target import Target
 from omn_core.plugins import Registry
@@ -22,7 +23,10 @@ DEFAULT_INTERVAL_NS = 1_000_000_000
 
 @attrs.frozen
 class Completed:
-    """A request that is valid on any machine. `defaulted` says what was picked where the catalog left one option."""
+    """A request that is valid on any machine. `defaulted` says what was picked where the catalog left one option.
+
+    `units` is the vocabulary's: which unit the answer has is its backend's to say.
+    """
 
     request: Request
     entry: Entry
@@ -30,7 +34,7 @@ class Completed:
     emits: tuple[EmitSpec, ...]
     target: Target
     value: str
-    unit: str
+    units: Mapping[str, UnitMeaning]
     adds_up: bool
     interval_ns: int | None
     filter: Filter | None
@@ -78,7 +82,7 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
     mode, picked_mode = _choose_mode(request, entry)
     emits, picked_emits = _choose_emits(request, entry, mode)
     _check_pair(entry, mode, target)
-    value, unit, adds_up = _choose_value(request, entry, mode, catalog)
+    value, adds_up = _choose_value(request, entry, mode, catalog)
     for emit in emits:
         _check_emit(emit, entry, mode, registry, value if not adds_up else None)
     _check_keys(request, entry)
@@ -91,7 +95,7 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
         emits=emits,
         target=target,
         value=value,
-        unit=unit,
+        units=catalog.vocabulary.units,
         adds_up=adds_up,
         interval_ns=_choose_interval(request, mode),
         filter=predicate,
@@ -160,7 +164,7 @@ def _check_pair(entry: Entry, mode: str, target: Target) -> None:
     )
 
 
-def _choose_value(request: Request, entry: Entry, mode: str, catalog: Catalog) -> tuple[str, str, bool]:
+def _choose_value(request: Request, entry: Entry, mode: str, catalog: Catalog) -> tuple[str, bool]:
     value = entry.value if request.value is None else request.value
     unit = entry.attributes.get(value)
     if unit is None or unit == TEXT:
@@ -168,7 +172,7 @@ def _choose_value(request: Request, entry: Entry, mode: str, catalog: Catalog) -
         raise RequestError(f"{entry.id} measures no {value!r}", f"its values are {numbers}")
     meaning = catalog.vocabulary.units.get(unit)
     level = value != entry.value and meaning is not None and meaning.level
-    return value, unit, entry.adds_up(mode) and not level
+    return value, entry.adds_up(mode) and not level
 
 
 def _check_emit(emit: EmitSpec, entry: Entry, mode: str, registry: Registry, level: str | None) -> None:

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from omn_core.errors import PluginError
 from omn_core.filter import compile_filter
 from omn_core.filter.evaluate import apply_filter
 from omn_core.model.batch import Batch
 from omn_core.model.collector import InTargetCost
 from omn_core.model.losses import Losses, compute_total_losses
+from omn_core.model.request import POLLED_MODES
+from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import FilterAccount, Result, Window
 from omn_core.plugins import Registry
 from omn_core.run.measurement import Measurement
@@ -28,7 +31,11 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     losses = compute_total_losses([measurement.ask("losses", Losses()), measurement.own_losses()])
     batch = gather(measurement, window, is_stamped_apart=row_stamp is not None)
     kept, account = _apply_filter(measurement, batch)
-    series, raw = _answer(measurement, registry, kept, window, losses)
+    try:
+        series, raw = _answer(measurement, registry, kept, window, losses)
+    except PluginError as error:  # an emit's: its request fails, and the others' results stand
+        measurement.fail(str(error))
+        series, raw = (), None
     scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
     caveats = list(resolved.entry.caveats_of(resolved.target.kind))
     if has_program and scope not in _OF_PROCESSES:
@@ -45,7 +52,11 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         filter=account,
         degraded=(*resolved.degraded, *measurement.ask("degradations", ())),
         unverified=resolved.unverified,
-        facts=(*_explain_brevity(measurement, batch, window), *measurement.ask("facts", ())),
+        facts=(
+            *_explain_brevity(measurement, batch, window),
+            *_explain_mixture(resolved, kept),
+            *measurement.ask("facts", ()),
+        ),
         caveats=tuple(caveats),
         fields=measurement.ask("fields", {}),
         stopped_because=_NEVER_OPENED if never_opened else measurement.stopped_because,
@@ -63,7 +74,7 @@ def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> 
     interval_ns = measurement.resolved.interval_ns
     if interval_ns is None or measurement.opened_ns is None or window.length_ns >= interval_ns:
         return ()
-    if len(batch) and not measurement.collector.reads_at_open:
+    if len(batch) and not measurement.reads_at_open:
         return ()
     read = "only its ends were read" if len(batch) else "nothing was read"
     return (
@@ -72,6 +83,18 @@ def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> 
             f"and {read}: a shorter --interval reads more"
         ),
     )
+
+
+def _explain_mixture(resolved: ResolvedRequest, batch: Batch) -> tuple[str, ...]:
+    """Say that one series holds the levels of several things (processes, cpus, nodes), which make no sum together."""
+    is_level = not resolved.adds_up and resolved.mode in (*POLLED_MODES, "snapshot")
+    if not is_level or resolved.keys or all(emit.name == "raw" for emit in resolved.emits):
+        return ()
+    key = next((name for name in resolved.entry.keys_of(resolved.backend) if name in batch.keys), None)
+    rows = int(np.unique(batch.ts, return_counts=True)[1].max(initial=0))
+    if key is None or rows < 2:
+        return ()
+    return (f"one series holds the readings of {rows} at a time, mixed and not added up: --keys {key} divides them",)
 
 
 def get_in_target_cost(measurement: Measurement) -> tuple[str, InTargetCost]:
@@ -85,7 +108,7 @@ def gather(measurement: Measurement, window: Window, *, is_stamped_apart: bool) 
     Events stamped outside it, by more than their own uncertainty, are none of it: a stream runs from its attach until
     its stop. Rows that are not stamped at their own event (drained ones) are all kept.
     """
-    batch = Batch.concatenate([*measurement.batches, measurement.leftover])
+    batch = Batch.concatenate(measurement.batches)
     if is_stamped_apart or not len(batch):
         return batch
     error = 0 if batch.ts_err is None else batch.ts_err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Protocol
 
 import attrs
@@ -78,31 +78,55 @@ class ProgramCpu:
         return max(0, total_ns + coarse_ns)
 
 
+_Identity = tuple[int, int]
+"""What tells a process from a later one of its number: the number, and when it started in clock ticks."""
+
+
+@attrs.frozen
+class _Reading:
+    """The cpu of a process, and that of the children it has waited for."""
+
+    own_ns: int
+    children_ns: int
+
+
+_NOTHING = _Reading(0, 0)
+
+
 @attrs.define(eq=False)
 class ProcessCpu:
-    """The cpu of a process that was running already, with its descendants'. None once it has ended."""
+    """The cpu of processes that were running already, with their descendants': each process once, whoever's it is.
 
-    pid: int
+    None once one of the processes has ended, and where a descendant ended that nobody of these waited for: what it
+    used since the opening is then in no account.
+    """
+
+    pids: tuple[int, ...]
     is_coarse: bool = False
-    _opened: dict[int, tuple[int, int]] = attrs.field(factory=dict)
-    _closed: dict[int, tuple[int, int]] = attrs.field(factory=dict)
+    _opened: dict[_Identity, _Reading] = attrs.field(factory=dict)
+    _closed: dict[_Identity, _Reading] = attrs.field(factory=dict)
 
     def open(self) -> None:
-        """Read the process and its descendants."""
-        self._opened = dict(_iter_family(self.pid))
+        """Read the processes and their descendants."""
+        self._opened = _read_families(self.pids)
 
     def close(self) -> None:
-        """Read them again."""
-        self._closed = dict(_iter_family(self.pid))
+        """Read them again, those too that have another parent by now."""
+        self._closed = _read_families([*self.pids, *(pid for pid, _ in self._opened)], self._opened)
 
     def total_ns(self) -> int | None:
         """Return what they used between; a descendant that ended is in the account of the one that waited for it."""
-        if self.pid not in self._opened or self.pid not in self._closed:
+        opened, closed = self._opened, self._closed
+        if not set(self.pids) <= {pid for pid, _ in opened.keys() & closed.keys()}:
             return None
-        own_ns = sum(own for own, _ in self._closed.values()) - sum(own for own, _ in self._opened.values())
-        waited_ns = sum(children - self._opened.get(pid, (0, 0))[1] for pid, (_, children) in self._closed.items())
+        gone = opened.keys() - closed.keys()
+        owed_ns = sum(opened[one].own_ns + opened[one].children_ns for one in gone)
+        own_ns = sum(now.own_ns - opened.get(one, _NOTHING).own_ns for one, now in closed.items())
+        waited_ns = sum(now.children_ns - opened.get(one, _NOTHING).children_ns for one, now in closed.items())
+        if waited_ns + ticks_to_ns(2 * len(gone)) < owed_ns:
+            return None
         self.is_coarse = waited_ns > 0
-        return max(0, own_ns + waited_ns)
+        return max(0, own_ns + waited_ns - owed_ns)
 
 
 @attrs.define(eq=False)
@@ -130,13 +154,21 @@ class ThreadCpu:
         return self._closed_ns - self._opened_ns
 
 
-def _iter_family(pid: int) -> Iterable[tuple[int, tuple[int, int]]]:
-    waiting = [pid]
+def _read_families(pids: Iterable[int], before: Container[_Identity] | None = None) -> dict[_Identity, _Reading]:
+    """Read processes and all below them; with `before`, of the processes asked for only those that are in it."""
+    asked = set(pids)
+    waiting = list(asked)
+    found: dict[_Identity, _Reading] = {}
     while waiting:
-        process = waiting.pop()
-        if find_process_cpu_ns(process) is not None:
-            yield process, _read(process)
-            waiting += linux.read_children(process)
+        pid = waiting.pop()
+        stat, own_ns = linux.find_stat(pid), find_process_cpu_ns(pid)
+        if stat is None or own_ns is None or (pid, stat.start_ticks) in found:
+            continue
+        if before is not None and pid in asked and (pid, stat.start_ticks) not in before:
+            continue
+        found[pid, stat.start_ticks] = _Reading(own_ns, ticks_to_ns(stat.children_ticks))
+        waiting += linux.read_children(pid)
+    return found
 
 
 def _read(pid: int) -> tuple[int, int]:
@@ -146,19 +178,19 @@ def _read(pid: int) -> tuple[int, int]:
 
 
 def make_accounts(targets: Iterable[BoundTarget], tree: Tree | None) -> list[TargetCpu]:
-    """Return an account for each process-like target, each process once; the machine and its parts have none.
+    """Return the accounts of the process-like targets, each process in one alone; the machine and its parts have none.
 
     `tree` is the launched program's, in the account whatever its requests are about: it is what ran.
     """
-    accounts: dict[tuple[str, int], TargetCpu] = {}
-    for bound in targets:
-        if bound.launched and tree is not None:
-            accounts["launch", tree.program] = ProgramCpu(tree)
-        elif bound.tid is not None:
-            accounts["tid", bound.tid] = ThreadCpu(bound.processes[0].pid, bound.tid)
-        elif bound.target.kind == "pid":
-            accounts.update({("pid", handle.pid): ProcessCpu(handle.pid) for handle in bound.processes})
-    return list(accounts.values())
+    targets = list(targets)
+    accounts: list[TargetCpu] = []
+    if tree is not None and any(bound.launched for bound in targets):
+        accounts.append(ProgramCpu(tree))
+    pids = tuple(dict.fromkeys(one.pid for bound in targets if bound.target.kind == "pid" for one in bound.processes))
+    if pids:
+        accounts.append(ProcessCpu(pids))
+    threads = {bound.tid: bound.processes[0].pid for bound in targets if bound.tid is not None}
+    return accounts + [ThreadCpu(pid, tid) for tid, pid in threads.items() if pid not in pids]
 
 
 @attrs.define(eq=False)

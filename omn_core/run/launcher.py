@@ -7,6 +7,7 @@ stdout, stderr and terminal, and signal dispositions and mask are those it would
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -99,8 +100,15 @@ def launch(plan: LaunchPlan) -> Launched:
     """
     call = Exec(os.fsencode(plan.path), [os.fsencode(part) for part in plan.arguments], make_program_environment())
     outputs = _open_outputs(plan)
-    release_read, release_write = os.pipe2(os.O_CLOEXEC)
-    status_read, status_write = os.pipe2(os.O_CLOEXEC)
+    pipes: list[int] = []
+    try:
+        pipes += os.pipe2(os.O_CLOEXEC)
+        pipes += os.pipe2(os.O_CLOEXEC)
+    except OSError as error:
+        for descriptor in (*pipes, *outputs.values()):
+            os.close(descriptor)
+        raise _refuse_process(error) from error
+    release_read, release_write, status_read, status_write = pipes
     # A signal between the fork and the child's own dispositions would run omn's handlers in the child.
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     try:
@@ -111,12 +119,16 @@ def launch(plan: LaunchPlan) -> Launched:
     except OSError as error:
         os.close(release_write)
         os.close(status_read)
-        raise MachineRefused(f"no process could be made for the program: {error.strerror}") from error
+        raise _refuse_process(error) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for descriptor in (release_read, status_write, *outputs.values()):
             os.close(descriptor)
     return _wait_until_held(plan, pid, release_write, status_read)
+
+
+def _refuse_process(error: OSError) -> MachineRefused:
+    return MachineRefused(f"no process could be made for the program: {error.strerror}")
 
 
 def _fork() -> int:
@@ -135,7 +147,8 @@ def _wait_until_held(plan: LaunchPlan, pid: int, release: int, status: int) -> L
         os.waitpid(pid, 0)
         raise MachineRefused(f"this kernel gives no pidfd, which a run needs: {error.strerror}", "Linux 5.3") from error
     launched = Launched(plan, pid, pidfd, 0, release, status)
-    os.write(release, _STEP)
+    with contextlib.suppress(BrokenPipeError):  # it was killed already: nothing is read from it then
+        os.write(release, _STEP)
     stat = linux.find_stat(pid)
     if os.read(status, 1) != _READY or stat is None:
         launched.abandon()

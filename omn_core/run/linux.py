@@ -90,7 +90,7 @@ def is_hidden(pid: int) -> bool:
         os.kill(pid, 0)
     except PermissionError:
         return True
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # the latter for a number that no process can have
         return False
     return True
 
@@ -207,9 +207,12 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def _read_or_none(path: str) -> bytes | None:
-    """Return a proc file's content, None where its process is gone (the file, or what is behind it)."""
+    """Return a proc file's content, None where its process is gone (the file, or what is behind it) or hidden.
+
+    /proc mounted with hidepid=2 shows a stranger's folder to nobody, with hidepid=1 it answers EPERM (proc(5)).
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()
-    except (FileNotFoundError, ProcessLookupError, NotADirectoryError):
+    except (FileNotFoundError, ProcessLookupError, NotADirectoryError, PermissionError):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -17,9 +17,6 @@ from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import Window
 from omn_core.plugins import Registry
 from omn_core.run.rounds import Grid
-
-POLL_INTERVAL_NS = 1_000_000_000
-"""How often a polled request is read when nothing says."""
 
 DRAIN_INTERVAL_NS = 100_000_000
 """How often a stream's buffers are emptied."""
@@ -51,7 +48,6 @@ class Measurement:
     failure: str | None = None
     grid: Grid | None = None
     batches: list[Batch] = attrs.field(factory=list)
-    leftover: Batch = attrs.field(factory=Batch.empty)
     is_read: bool = False
     held_bytes: int = 0
     dropped: int = 0
@@ -83,6 +79,11 @@ class Measurement:
         """Whether the run still has something to wait for on its behalf."""
         return self.is_waiting or (self.is_open and not (self.resolved.mode == "snapshot" and self.is_read))
 
+    @property
+    def reads_at_open(self) -> bool:
+        """Whether a reading describes its moment; a collector that does not say describes the interval before it."""
+        return bool(getattr(self.collector, "reads_at_open", False))
+
     def prepare(self) -> None:
         """Prepare the collector. Raises what it refuses with; RunFailed for anything else it raises."""
         self._is_prepared = True
@@ -100,7 +101,7 @@ class Measurement:
         try:
             self.attach(bound)
         except (Refused, RunFailed) as error:
-            self._fail(f"{self.name} could not attach inside the run: {error}")
+            self.fail(f"{self.name} could not attach inside the run: {error}")
             self.opened_ns = self.gone_ns
 
     def open(self, now_ns: int) -> None:
@@ -113,7 +114,7 @@ class Measurement:
     def read_at_open(self, *, is_snapshot_due: bool) -> Batch | None:
         """Read a gauge, or a snapshot that is due, at the opening. None where nothing is read there."""
         mode = self.resolved.mode
-        if mode == "poll" and self.collector.reads_at_open:
+        if mode == "poll" and self.reads_at_open:
             return self.read()
         return self.read() if mode == "snapshot" and is_snapshot_due else None
 
@@ -121,6 +122,8 @@ class Measurement:
         """Make the closing read. None for a snapshot that was taken and a target that has ended."""
         if self.gone_ns is not None or (self.resolved.mode == "snapshot" and self.is_read):
             return None
+        if self.grid is not None:
+            self.grid.take(self.context.clock())  # ticks that nobody came for before the close are swallowed too
         return self.read()
 
     def read(self) -> Batch:
@@ -131,7 +134,7 @@ class Measurement:
         except TargetGone:
             self.gone_ns = self.context.clock()
         except Exception as error:  # a guarded plugin call: the request ends, and fails the run when all is written
-            self._fail(self._describe("sample", error))
+            self.fail(self._describe("sample", error))
         return Batch.empty()
 
     def close(self, now_ns: int) -> None:
@@ -149,7 +152,7 @@ class Measurement:
             with contextlib.suppress(Exception):
                 self.collector.stop()
             return
-        self.leftover = self._ask("stop", self.collector.stop, Batch.empty())
+        self._keep(self._ask("stop", getattr(self.collector, "stop", None), Batch.empty()))
         if self.resolved.request.window is not None:
             self.detached_ns = self.context.clock()
 
@@ -167,6 +170,14 @@ class Measurement:
             return default
         return self._ask(name, getattr(self.collector, name, None), default)
 
+    def fail(self, reason: str) -> None:
+        """Keep why the request failed, the first reason alone: its result says so, and the run fails after it."""
+        if self.failure is None:
+            self.failure = reason
+            self.stopped_because = "its collector failed" if self.closed_ns is None else self.stopped_because
+        if self.gone_ns is None:
+            self.gone_ns = self.context.clock()
+
     def own_losses(self) -> Losses:
         """Return what the runner lost of this request: late rounds of a poll, and events past the memory bound."""
         losses = Losses(dropped=self.dropped)
@@ -181,9 +192,7 @@ class Measurement:
         return attrs.evolve(losses, reasons=tuple(reasons))
 
     def _find_interval(self) -> int | None:
-        if self.resolved.mode == "poll":
-            return self.resolved.interval_ns or POLL_INTERVAL_NS
-        return self.resolved.interval_ns or DRAIN_INTERVAL_NS if self.resolved.mode in _STREAMS else None
+        return DRAIN_INTERVAL_NS if self.resolved.mode in _STREAMS else self.resolved.interval_ns
 
     def _keep(self, batch: Batch) -> Batch:
         if len(batch) == 0:
@@ -205,21 +214,22 @@ class Measurement:
 
     def _ask(self, call: str, function: Any, default: Told) -> Told:
         try:
-            answer: Told = function()
-            return answer
+            return _check_kind(function(), default)
         except Exception as error:  # a guarded plugin call: what the others say is kept
-            self._fail(self._describe(call, error))
+            self.fail(self._describe(call, error))
             return default
-
-    def _fail(self, reason: str) -> None:
-        if self.failure is None:
-            self.failure = reason
-            self.stopped_because = "its collector failed" if self.closed_ns is None else self.stopped_because
-        if self.gone_ns is None:
-            self.gone_ns = self.context.clock()
 
     def _describe(self, call: str, error: Exception) -> str:
         return f"{self.name} failed: its {call} raised {type(error).__name__}: {error}"
+
+
+def _check_kind(answer: Any, default: Told) -> Told:
+    """Return an answer of its default's kind, a text or nothing where that is None. Raises TypeError for another."""
+    kind: Any = (str, type(None)) if default is None else Mapping if isinstance(default, dict) else type(default)
+    if not isinstance(answer, kind):
+        raise TypeError(f"it returned {answer!r}")
+    told: Told = answer
+    return told
 
 
 def make_measurement(index: int, resolved: ResolvedRequest, registry: Registry, context: RunContext) -> Measurement:

@@ -10,7 +10,7 @@ class Grid:
     """The ticks of one request: `opened_ns` + k intervals, k from 1.
 
     A tick is swallowed when it passed unread: because a reading lasted past it, or because nobody came before the one
-    after it. `late` counts the times that happened, `swallowed` the ticks that went.
+    after it. `late` counts the rounds in which that happened, each once, `swallowed` the ticks that went.
     """
 
     opened_ns: int
@@ -18,6 +18,7 @@ class Grid:
     late: int = 0
     swallowed: int = 0
     _next: int = 1
+    _is_late: bool = False
 
     @property
     def due_ns(self) -> int:
@@ -29,6 +30,7 @@ class Grid:
         if now_ns < self.due_ns:
             return False
         latest = (now_ns - self.opened_ns) // self.interval_ns
+        self._is_late = False
         self._swallow(latest - self._next)
         self._next = latest + 1
         return True
@@ -41,5 +43,6 @@ class Grid:
 
     def _swallow(self, ticks: int) -> None:
         if ticks > 0:
-            self.late += 1
+            self.late += not self._is_late
+            self._is_late = True
             self.swallowed += ticks

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 
 import attrs
 
-from omn_core.errors import NotCollected, Refused, RequestError, RunFailed
+from omn_core.errors import NotCollected, Refused, RunFailed
 from omn_core.model.batch import Names
-from omn_core.model.collector import BoundTarget, RunContext
+from omn_core.model.collector import MEMORY_BYTES, BoundTarget, RunContext
 from omn_core.model.probe import ProbeContext
-from omn_core.model.resolved import ResolvedRequest, ResolvedSession
+from omn_core.model.resolved import ResolvedSession
 from omn_core.model.result import Document, Window
 from omn_core.model.target import Target
 from omn_core.plugins import Registry
@@ -31,9 +30,6 @@ from omn_core.run.program import Program, start_program
 from omn_core.run.search import get_program
 from omn_core.run.watch import Watch
 
-MEMORY_BYTES = 256 << 20
-"""What one request may hold undecoded unless the run says otherwise."""
-
 
 @attrs.frozen
 class RunOptions:
@@ -41,17 +37,14 @@ class RunOptions:
 
     `sysroot` stands before /proc and /sys for binders and collectors. Events of one request past `memory_bytes` are
     dropped and counted. `become_subreaper` takes over the orphans of the launched program, so that nothing it started
-    survives the run: the command line does, a library's caller is not made one unasked. `program_stdout` and
-    `program_stderr` are files for the program's own output (the session's, else OMN_PROGRAM_STDERR for stderr, where
-    None). `started_cpu_ns` is the reading of omn's process clock from which `before` is counted: 0 when the process
-    exists for this run alone, None for the reading at the call.
+    survives the run: the command line does, a library's caller is not made one unasked. `started_cpu_ns` is the
+    reading of omn's process clock from which `before` is counted: 0 when the process exists for this run alone, None
+    for the reading at the call.
     """
 
     sysroot: str = "/"
     memory_bytes: int = MEMORY_BYTES
     become_subreaper: bool = False
-    program_stdout: str | None = None
-    program_stderr: str | None = None
     started_cpu_ns: int | None = None
 
 
@@ -99,8 +92,6 @@ class _Run:
         started_ns = self.options.started_cpu_ns
         cost = CostAccount(time.process_time_ns() if started_ns is None else started_ns)
         plan = self._plan_launch()
-        for request in self.resolved.requests:
-            _refuse_unserved(request)
         self._bind_targets()
         self._prepare()
         self.announcer.tell(Moment.RESOLVED)
@@ -132,8 +123,8 @@ class _Run:
         return LaunchPlan(
             get_program(session.program[0]),
             session.program,
-            self.options.program_stdout or session.program_stdout,
-            self.options.program_stderr or session.program_stderr or os.environ.get("OMN_PROGRAM_STDERR"),
+            session.program_stdout,
+            session.program_stderr,
             self.interrupts.ignored_before,
         )
 
@@ -193,6 +184,8 @@ class _Run:
         return window
 
     def _make_document(self, window: Window, cost: CostAccount) -> Document:
+        # Asked first: an account that cannot be given fails its request, whose result says so.
+        in_target = [get_in_target_cost(measurement) for measurement in self.measurements]
         results = tuple(
             compute_result(measurement, self.registry, window, has_program=self.program is not None)
             for measurement in self.measurements
@@ -200,7 +193,7 @@ class _Run:
         if self.options.sysroot != "/":
             self.notes.append(f"{self.options.sysroot!r} stood in for / in this run")
         program_cpu = next((account for account in cost.targets if isinstance(account, ProgramCpu)), None)
-        spent = cost.compute([get_in_target_cost(measurement) for measurement in self.measurements])
+        spent = cost.compute(in_target)
         ended = self.program
         return Document(
             session=self.resolved,
@@ -227,18 +220,3 @@ def _bind(target: Target, registry: Registry, context: ProbeContext) -> BoundTar
     except Exception as error:  # a guarded plugin call: nothing has run yet
         raise RunFailed(f"finding {target} failed: {row.binder} raised {type(error).__name__}: {error}") from error
     return bound
-
-
-def _refuse_unserved(resolved: ResolvedRequest) -> None:
-    """Refuse what no run of this build serves, before anything is bound or launched."""
-    source, target, window = resolved.request.source, resolved.target, resolved.request.window
-    if window is not None and window.on is not None:
-        raise NotCollected(
-            f"{source}: a window that is open while a layer is on ({window.on!r}) is not built",
-            "give the window its start and stop",
-        )
-    if target.kind == "pid" and len(target.value) > 1 and not resolved.collector.several_processes:
-        raise RequestError(
-            f"{source} on {resolved.backend.id} follows one process, and {target} names {len(target.value)}",
-            "ask for each in a request of its own",
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -32,8 +33,6 @@ def get_program(name: str) -> str:
 
 def explain_refusal(path: str, number: int) -> MachineRefused:
     """Return the refusal for an execve that the kernel answered with an error number."""
-    import errno
-
     interpreter = _find_interpreter(path) if number == errno.ENOENT else None
     if number == errno.ENOENT and os.path.exists(path):
         named = "the interpreter it names" if interpreter is None else f"its interpreter {interpreter!r}"

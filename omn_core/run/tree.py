@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -19,7 +19,10 @@ from omn_core.run import linux
 from omn_core.run.linux_clock import find_process_cpu_ns
 
 _FREEZE_PASSES = 500
+_FREEZE_PASS_S = 0.001
 _DEATH_NS = 5_000_000_000
+_KILLED_AT_ONCE = 64
+"""How many processes are held by a descriptor each while they die: a tree may have more than may be opened."""
 
 
 @attrs.frozen
@@ -41,9 +44,9 @@ class Reaped:
 
 
 @attrs.frozen
-class _Held:
+class _Frozen:
     pid: int
-    pidfd: int
+    start_ticks: int
     name: str
     is_orphan: bool
 
@@ -89,12 +92,8 @@ class Tree:
         All are stopped first, until a search finds no new one, so that none can start another while they are killed.
         What was started all the same, by one that was dying, is found by the next round.
         """
-        while held := self._freeze():
-            try:
-                self._kill(held)
-            finally:
-                for process in held:
-                    os.close(process.pidfd)
+        while frozen := self._freeze():
+            self._kill(frozen)
         for member in self.members():
             if member.is_zombie and member.pid != self.program:
                 self.reap(member.pid)
@@ -117,41 +116,44 @@ class Tree:
         if total_ns is not None and own_ns is not None:
             self.reaped.append(Reaped(pid, total_ns, own_ns))
 
-    def _freeze(self) -> list[_Held]:
-        held: dict[int, _Held] = {}
+    def _freeze(self) -> list[_Frozen]:
+        frozen: dict[int, _Frozen] = {}
         for _ in range(_FREEZE_PASSES):
             living = [member for member in self.members() if not (member.is_zombie or member.pid in self.survivors)]
-            new = [member for member in living if member.pid not in held]
+            new = [member for member in living if member.pid not in frozen]
             for member in new:
                 process = self._stop(member)
                 if process is not None:
-                    held[member.pid] = process
+                    frozen[member.pid] = process
             if not new and all(_stands_still(member.pid) for member in living):
                 break
-            # A signal takes effect when its process next runs; one that dies instead ends the wait early.
-            _wait_for_any(held.values(), 1)
-        return list(held.values())
+            time.sleep(_FREEZE_PASS_S)  # a signal takes effect when its process next runs
+        return list(frozen.values())
 
-    def _stop(self, member: Member) -> _Held | None:
+    def _stop(self, member: Member) -> _Frozen | None:
         try:
             pidfd = linux.open_pidfd(member.pid)
         except ProcessLookupError:
             return None
-        stat = linux.find_stat(member.pid)
-        name = "" if stat is None else linux.escape_comm(stat.comm)
         try:
-            if stat is not None and linux.send_signal(pidfd, signal.SIGSTOP):
-                return _Held(member.pid, pidfd, name, member.is_orphan)
+            stat = linux.find_stat(member.pid)
+            if stat is None:
+                return None
+            name = linux.escape_comm(stat.comm)
+            if linux.send_signal(pidfd, signal.SIGSTOP):
+                return _Frozen(member.pid, stat.start_ticks, name, member.is_orphan)
         except PermissionError:
             self._survive(member.pid, name, member.is_orphan)
-        os.close(pidfd)
+        finally:
+            os.close(pidfd)
         return None
 
-    def _kill(self, held: list[_Held]) -> None:
-        for process in held:
-            linux.send_signal(process.pidfd, signal.SIGKILL)
-        dead = _wait_for_all(held)
-        for process in held:
+    def _kill(self, frozen: list[_Frozen]) -> None:
+        dead: set[int] = set()
+        # The last found are the deepest: whoever starts a process anew when it dies stands still until its own turn.
+        for end in range(len(frozen), 0, -_KILLED_AT_ONCE):
+            dead |= _kill_together(frozen[max(end - _KILLED_AT_ONCE, 0) : end])
+        for process in frozen:
             if process.pid not in dead:
                 self._survive(process.pid, process.name, process.is_orphan)
                 continue
@@ -173,19 +175,39 @@ def _stands_still(pid: int) -> bool:
     return stat is None or stat.state not in "RS"
 
 
-def _wait_for_any(held: Iterable[_Held], timeout_ms: int) -> set[int]:
-    poll = select.poll()
-    by_descriptor = {process.pidfd: process.pid for process in held}
-    for descriptor in by_descriptor:
-        poll.register(descriptor, select.POLLIN)
-    return {by_descriptor[descriptor] for descriptor, _ in poll.poll(timeout_ms)}
+def _kill_together(frozen: Iterable[_Frozen]) -> set[int]:
+    """Kill some processes, wait for them, and say which are dead. A number that passed to another is let be."""
+    held: dict[int, int] = {}
+    dead: set[int] = set()
+    try:
+        for process in frozen:
+            try:
+                pidfd = linux.open_pidfd(process.pid)
+            except ProcessLookupError:
+                dead.add(process.pid)
+                continue
+            stat = linux.find_stat(process.pid)
+            if stat is not None and stat.start_ticks == process.start_ticks:
+                held[pidfd] = process.pid
+                linux.send_signal(pidfd, signal.SIGKILL)
+            else:
+                os.close(pidfd)
+                dead.add(process.pid)
+        return dead | _wait_for_all(held)
+    finally:
+        for pidfd in held:
+            os.close(pidfd)
 
 
-def _wait_for_all(held: list[_Held]) -> set[int]:
+def _wait_for_all(held: Mapping[int, int]) -> set[int]:
     """Wait until all are dead, and say which are. One in an uninterruptible sleep may take longer than anyone waits."""
+    poll = select.poll()
+    for pidfd in held:
+        poll.register(pidfd, select.POLLIN)
     dead: set[int] = set()
     deadline_ns = time.monotonic_ns() + _DEATH_NS
     while len(dead) < len(held) and time.monotonic_ns() < deadline_ns:
-        left_ms = max(1, (deadline_ns - time.monotonic_ns()) // 1_000_000)
-        dead |= _wait_for_any([process for process in held if process.pid not in dead], left_ms)
+        for pidfd, _ in poll.poll(max(1, (deadline_ns - time.monotonic_ns()) // 1_000_000)):
+            poll.unregister(pidfd)
+            dead.add(held[pidfd])
     return dead

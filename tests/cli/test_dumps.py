@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import tomllib
@@ -189,6 +190,20 @@ def test_the_programs_own_output_can_go_to_files(omn: Any, tmp_path: Path) -> No
     assert "to stderr" not in ran.stderr
 
 
+@pytest.mark.spec("RUN-11", "REQ-15")
+def test_the_variable_stands_in_for_the_option_where_a_program_is_launched(omn: Any, tmp_path: Path) -> None:
+    """OMN_PROGRAM_STDERR names the file as --program-stderr does, and asks nothing of a run without a program."""
+    err, other = tmp_path / "err", tmp_path / "other"
+    words = ("mem.rss", "--format", "json", "--program-stderr", str(other), "--", "sh", "-c", "echo said >&2")
+    assert omn(*words[:3], *words[5:], OMN_PROGRAM_STDERR=str(err)).document["program"]["exit"] == {"code": 0}
+    assert err.read_text() == "said\n"
+    assert omn(*words, OMN_PROGRAM_STDERR=str(tmp_path / "none")).code == 0
+    assert (other.read_text(), (tmp_path / "none").exists()) == ("said\n", False)
+    attached = ("mem.rss", "--pid", str(os.getpid()), "-d", "50ms", "--format", "json")
+    assert omn(*attached, OMN_PROGRAM_STDERR=str(tmp_path / "none")).result["failure"] is None
+    assert omn(*attached, "--program-stderr", str(err)).code == 2
+
+
 @pytest.mark.spec("PRB-7", "PLG-6")
 def test_listings_have_the_shape_others_read(omn: Any) -> None:
     """`omn list` and `omn plugins` as JSON hold the contract's fields, each source once."""
@@ -236,7 +251,7 @@ def test_listings_have_the_shape_others_read(omn: Any) -> None:
     assert all(source["usable"] for source in usable)
 
 
-@pytest.mark.spec("PRB-6", "RES-2")
+@pytest.mark.spec("PRB-6", "RES-2", "SEC-2")
 def test_every_source_answers_or_refuses_by_name_without_privileges(
     omn: Any, without_privileges: Any, sleeper: subprocess.Popen[bytes], catalog: Any
 ) -> None:

@@ -229,6 +229,51 @@ def test_an_emit_that_a_format_cannot_carry_is_refused_before_the_machine_is_ask
     assert omn("mem.rss", "--format", "narrow", "-e", "raw", "--", "sleep", "0.1", **environment).code == 0
 
 
+_RAISES = """
+import click
+
+class Encoder:
+    def write(self, document, stream, style):
+        raise KeyError("no such part")
+
+ENCODER, no_command = Encoder(), 5
+
+@click.command()
+def raises():
+    1 / 0
+
+@click.command()
+def interrupted():
+    raise KeyboardInterrupt
+"""
+
+
+def test_a_plugins_encoder_and_commands_that_raise_end_like_any_failure(omn: Any, tmp_path: Path) -> None:
+    """Each ends with its reason and its sentence: after writing where the run's folder holds the results."""
+    from omn_core.testing.distributions import write_distribution
+
+    text = (
+        "from omn_core.api import CommandRow, FormatRow, hookimpl\nOMN_CONTRACT = '1.0'\n"
+        "@hookimpl\ndef omn_formats():\n    return [FormatRow('odd', 'omn_odd.code:ENCODER')]\n"
+        "@hookimpl\ndef omn_commands():\n"
+        "    return [CommandRow(name, f'omn_odd.code:{name}') for name in ('raises', 'interrupted', 'no_command')]\n"
+    )
+    files = {"omn_odd/__init__.py": "", "omn_odd/plugin.py": text, "omn_odd/code.py": _RAISES}
+    write_distribution(tmp_path, "omn-odd", files, entry_points={"odd": "omn_odd.plugin"})
+    environment = find_environment(tmp_path)
+    measure = ("mem.rss", "--format", "odd", "--", "true")
+    for arguments, last in ((measure, FAILED), (("-o", str(tmp_path / "run"), *measure), FAILED_AFTER)):
+        ran = omn(*arguments, **environment)
+        expect(ran, 1, "omn_odd.code:ENCODER raised KeyError: 'no such part'")
+        assert last_line(ran.stderr) == last
+    assert (tmp_path / "run" / "results.json").exists()
+    raised = omn("raises", **environment)
+    assert (raised.code, last_line(raised.stderr)) == (1, FAILED)
+    assert "ZeroDivisionError: division by zero" in raised.stderr
+    assert omn("interrupted", **environment).stderr == f"{FAILED}\n"
+    expect(omn("no_command", **environment), 3, "omn_odd.code:no_command is int, no click command")
+
+
 def test_results_that_cannot_be_written_fail_the_run(omn: Any, tmp_path: Path) -> None:
     """A closed pipe and a full device end with the sentence of a run that failed before writing."""
     arguments = [*omn.argv, "mem.rss", "--", "true"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import stat
 from collections.abc import Iterator, Mapping
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import click
 import pluggy
 import pytest
 from manual import DOCS, PAGES, ROOT, iter_blocks, read_page
+from omn_kernel.privileges import describe_grant, find_file_grant
 
 from omn_core import hookspecs
 from omn_core.cli.entry import FAILED, FAILED_AFTER, REFUSED
@@ -219,6 +222,39 @@ def test_every_test_that_a_decision_names_is_there() -> None:
     assert len(rows) > 40
     assert all(len(names) == 1 for names in named)
     assert {names[0] for names in named} - written == set()
+
+
+@pytest.mark.spec("SEC-2")
+def test_the_grant_that_is_documented_is_the_one_that_refusals_advise() -> None:
+    """privileges.md shows the command word for word, with what it grants and a question in place of the dots."""
+    (shown,) = [text for _, text in iter_blocks(read_page("privileges.md"), "bash") if "setpriv" in text]
+    words = " ".join(shown.replace("\\\n", " ").split())
+    advised = describe_grant(["sys_ptrace"]).partition("start it with: ")[2].removesuffix("...")
+    assert words.startswith(advised)
+    assert words.removeprefix(advised).startswith("mem.pss --pid ")
+
+
+@pytest.mark.spec("SEC-2")
+def test_installing_grants_nothing(registry: Registry) -> None:
+    """No file that an installed distribution brought is set-user-ID, set-group-ID or carries a capability."""
+    for name in registry.versions():
+        brought = [Path(str(file.locate())) for file in distribution(name).files or ()]
+        folders = [Path(record.module.__file__).parent for record in registry.records if record.distribution == name]
+        inside = [path for folder in folders for path in folder.rglob("*")]
+        files = [path for path in (*brought, *inside) if path.is_file()]
+        assert files, name
+        for path in files:
+            assert not path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID), path
+            assert find_file_grant(str(path)) is None, path
+
+
+@pytest.mark.spec("SEC-2")
+def test_nothing_raises_the_privileges_of_this_process() -> None:
+    """No module sets capabilities, user ids or a file's attributes: omn runs with what it was given."""
+    raising = {"setxattr", "capset", "setuid", "seteuid", "setresuid", "setgid", "setegid", "setresgid", "setgroups"}
+    for path in iter_sources():
+        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        assert not names & raising, path
 
 
 @pytest.mark.spec("SEC-6")

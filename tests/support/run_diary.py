@@ -109,6 +109,36 @@ class RaisesInEverythingElse(Diary):
         raise KeyError("cost")
 
 
+class CannotSayItsCost(Diary):
+    def in_target_cost(self) -> InTargetCost:
+        raise KeyError("cost")
+
+
+class AnswersInOtherKinds(Diary):
+    def stop(self) -> Any:
+        return None
+
+    def losses(self) -> Any:
+        return None
+
+    def facts(self) -> Any:
+        return "a fact"
+
+    def fields(self) -> Any:
+        return ["births"]
+
+
+class SaysNoMoment:
+    """A collector of the calls alone, which does not say whether it reads at the opening."""
+
+    def __init__(self) -> None:
+        self._diary = Interval()
+        for name in ("prepare", "attach", "sample", "stop", "losses", "fields", "facts", "degradations"):
+            setattr(self, name, getattr(self._diary, name))
+        for name in ("row_stamp", "in_target_cost", "failure"):
+            setattr(self, name, getattr(self._diary, name))
+
+
 class GoneAfterTwo(Diary):
     reads = 0
 

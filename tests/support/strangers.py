@@ -1,4 +1,7 @@
-"""Emits of a third party: a sound one that forgets its mark, one that raises, one that answers with no answer."""
+"""Emits of a third party.
+
+A sound one that forgets its mark, one that cannot be shown, one that raises, one that answers with no answer.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,13 @@ class Loudest:
         return [f"the loudest was {answer['loudest']} {unit}"]
 
 
+class Mute(Loudest):
+    """Computes, and raises when it is to be shown."""
+
+    def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
+        raise ValueError("no words")
+
+
 class Broken:
     """Raises."""
 
@@ -35,5 +45,6 @@ class Wrong:
 
 
 LOUD = Loudest()
+MUTE = Mute()
 BROKEN = Broken()
 WRONG = Wrong()

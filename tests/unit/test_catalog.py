@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,9 @@ def test_a_family_adds_words_of_its_own_under_its_name(laboratory: Any, record_o
     laboratory.install_lab(f"{own.replace('lab.layer', 'layer')}sources:\n{body}\n")
     registry, _ = laboratory.load()
     assert "a family's own word starts with its name: lab.layer" in record_of(registry, "lab").reason
+    laboratory.install_lab(f"{own.replace('plain', 'plane')}sources:\n{body}\n")
+    registry, _ = laboratory.load()
+    assert "scale 'plane' is unknown; did you mean 'plain'?" in record_of(registry, "lab").reason
 
 
 @pytest.mark.spec("CAT-5")
@@ -263,6 +268,27 @@ def test_a_warm_start_parses_no_yaml(laboratory: Any, entry_text: Any, monkeypat
     laboratory.install_lab(entry_text({"title": "another"}))
     _, changed = laboratory.load()
     assert changed.entries["lab.depth"].title == "another"
+
+
+_LISTED = """
+import sys
+from omn_core.cli.entry import main
+code = main(sys.argv[1:])
+print(code, *sorted({"cattrs", "numpy", "ruamel", "tomli_w"} & {name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.spec("CAT-6")
+@pytest.mark.parametrize(
+    ("arguments", "loaded"),
+    [(("list",), "0 cattrs"), (("mem.rss", "--format", "json", "--", "true"), "0 cattrs numpy")],
+)
+def test_a_warm_start_loads_what_it_needs_and_no_more(omn: Any, arguments: tuple[str, ...], loaded: str) -> None:
+    """No YAML parser is loaded once the catalog is cached, and numpy only by a run."""
+    assert omn(*arguments).code == 0
+    code = [sys.executable, "-c", _LISTED, *arguments]
+    done = subprocess.run(code, capture_output=True, text=True, env=omn.environment(), check=True)
+    assert done.stdout.splitlines()[-1] == loaded
 
 
 @pytest.mark.spec("CAT-6", "SEC-3")

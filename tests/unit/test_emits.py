@@ -211,6 +211,7 @@ def test_hist_picks_its_scale_by_the_unit() -> None:
     assert len(linear["buckets"]) == 20
     assert (linear["buckets"][0]["low"], linear["buckets"][-1]["high"]) == (0.0, 1.0)
     assert ask("hist", make_batch([7, 7]), unit="celsius")["buckets"] == [{"low": 7.0, "high": 7.0, "count": 2}]
+    assert ask("hist", make_batch([0.0, 0.5, 1.0]), unit="lab.share", scale="ratio") == linear
     log2 = ask("hist", make_batch([0, 1, 5, -3]))
     assert log2["scale"] == "log2"
     assert [(bucket["low"], bucket["high"]) for bucket in log2["buckets"] if bucket["count"]] == [

@@ -98,6 +98,27 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         assert predicate.fields
 
 
+@pytest.mark.spec("SEC-4")
+@pytest.mark.parametrize(
+    "text",
+    ["value > " + "9" * 5000, "comm =~ 'a{99999999999}'", "comm =~ '" + "(" * 3000 + ")" * 3000 + "'"],
+    ids=["digits", "repeat", "groups"],
+)
+def test_what_no_reader_bounds_by_itself_is_refused(text: str) -> None:
+    """A number, a repeat and a nesting past what Python takes are the request's error, with their column."""
+    with pytest.raises(RequestError, match=r"^filter, column 9: "):
+        compile_filter(text)
+
+
+@pytest.mark.spec("REQ-7", "SEC-4")
+def test_a_number_past_every_float_compares_with_fractions() -> None:
+    """Every value lies on the same side of a literal that no float holds."""
+    batch = Batch(np.arange(2), attributes={"share": Column(np.array([0.5, 1.5]))})
+    for text, matches in ((f"share < {10**390}", True), (f"share > {10**390}", False), (f"share > -{10**390}", True)):
+        mask, _ = apply_filter(compile_filter(text), batch, "share")
+        assert mask.tolist() == [matches, matches]
+
+
 def test_deep_nesting_is_refused() -> None:
     """Parentheses past the bound are the request's error, not the interpreter's."""
     with pytest.raises(RequestError, match="nest deeper"):

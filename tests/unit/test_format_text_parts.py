@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shapes import make_batch, make_document, make_result
 
+from omn_core.format.as_text import TEXT
 from omn_core.format.bars import render_buckets, render_points, render_ranking
 from omn_core.format.figures import render_figures
 from omn_core.format.names import compute_width, escape_bytes, escape_tree, pad, render_printable, shorten
 from omn_core.format.page import Page, wrap
 from omn_core.format.scale import render_number
+from omn_core.model.losses import Losses
 from omn_core.model.style import TextStyle
 
 STYLE = TextStyle(60)
@@ -147,6 +151,44 @@ def test_only_figures_that_a_loss_bounds_are_marked() -> None:
     head, line = render_figures([({}, answer)], "count", TextStyle(80))
     assert head.split() == ["count", "min", "p50", "max", "mean", "total"]
     assert line.split() == [">=", "5", "1", "2", ">=", "9", "3", "-"]
+
+
+@pytest.mark.spec("PLG-10", "FMT-3")
+@pytest.mark.parametrize(
+    ("scale", "text"),
+    [
+        ("bytes", "1.500 MiB"),
+        ("ns", "1.573 ms"),
+        ("count", "1.573 M lab.fathom"),
+        ("plain", "1.57e+06 lab.fathom"),
+        ("ratio", "1.57e+08 %"),
+        (None, "1.573 M lab.fathom"),
+    ],
+)
+def test_a_familys_own_unit_scales_as_its_vocabulary_says(scale: str | None, text: str) -> None:
+    """The scale is the catalog's; the number of readings, and a unit that omn names, keep their own."""
+    result = make_result(make_batch([1_572_864]), unit="lab.fathom", scale=scale)
+    written = io.BytesIO()
+    TEXT.write(make_document(result), written, TextStyle(200))
+    lines = written.getvalue().decode().splitlines()
+    row = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["count"]) + 1]
+    assert row.split()[0] == "1"
+    assert text in row
+    assert render_number(2048, "bytes", "plain") == "2 KiB"
+
+
+@pytest.mark.spec("EMT-3")
+@pytest.mark.parametrize(("mode", "adds_up", "count"), [("poll", False, "2"), ("trace", False, ">= 2")])
+def test_the_number_of_readings_of_a_level_is_no_lower_bound(mode: str, adds_up: bool, count: str) -> None:
+    """A reading that failed takes nothing from how many were made; its value may have been the greatest."""
+    lost = Losses(failed_reads=1, reasons=("a read failed",))
+    result = make_result(make_batch([1024, 2048]), ("summary", "hist"), mode=mode, adds_up=adds_up, losses=lost)
+    written = io.BytesIO()
+    TEXT.write(make_document(result), written, TextStyle(120))
+    text = written.getvalue().decode()
+    assert ">= 2 KiB" in text
+    assert f"{count} counted, mean" in text
+    assert (">= 2 counted" in text) is (count != "2")
 
 
 def test_a_single_series_that_does_not_fit_is_listed() -> None:

@@ -401,17 +401,21 @@ def test_text_says_what_is_not_known() -> None:
 
 
 @pytest.mark.spec("EMT-4")
-def test_text_renders_a_strangers_emit_with_its_own_object() -> None:
-    """The document names each emit's row; an answer whose row it lacks is shown as it stands."""
+@pytest.mark.parametrize("shape", [{}, {"of": ["values"]}], ids=["figures", "shaped"])
+def test_text_renders_a_strangers_emit_with_its_own_object(shape: dict[str, Any]) -> None:
+    """The document names each emit's row, whatever the answer looks like; one without a row is shown as it stands."""
     result = make_result(make_batch([1, 2]), ["topk"], mode="trace")
-    answered = SeriesResult({}, {"topk": {"lower_bound": False, "loudest": 2, "of": ["values"]}})
+    answered = SeriesResult({}, {"loud": {"lower_bound": False, "loudest": 2, **shape}})
     resolved = attrs.evolve(result.resolved, emits=(EmitSpec("loud"),))
-    loud = attrs.evolve(
-        result, resolved=resolved, series=(attrs.evolve(answered, emits={"loud": answered.emits["topk"]}),)
-    )
+    loud = attrs.evolve(result, resolved=resolved, series=(answered,))
     known = make_document(loud, emits={"loud": EmitRow("loud", "strangers:LOUD")})
     assert "the loudest was 2 bytes" in render(TEXT, known)
-    assert "'loudest': 2" in render(TEXT, make_document(loud))
+    mute = render(TEXT, make_document(loud, emits={"loud": EmitRow("loud", "strangers:MUTE")}))
+    assert "(render raised ValueError: no words) {" in mute
+    assert "'loudest': 2" in mute
+    unknown = render(TEXT, make_document(loud))
+    assert "the loudest was" not in unknown
+    assert re.search(r"'loudest': 2|loudest\n +2 B", unknown)
 
 
 def test_text_colours_only_where_it_may() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,8 @@ def test_a_plugin_that_fails_to_import_is_a_record_with_its_reason(
         ("    raise ValueError('no rows today')", "omn_emits raised ValueError: no rows today"),
         ("    return ['not a row']", "omn_emits returned 'not a row' where EmitRow rows belong"),
         ("    return 5", "omn_emits returned 5 where EmitRow rows belong"),
+        ("    raise SystemExit(9)", "omn_emits raised SystemExit: 9"),
+        ("    from omn_core.api import EmitRow\n    return [EmitRow([], 'm:o')]", "whose name is no text"),
     ],
 )
 def test_a_hook_that_breaks_its_contract_takes_nothing_from_the_others(
@@ -92,8 +95,34 @@ def test_a_hook_that_breaks_its_contract_takes_nothing_from_the_others(
     assert describe(record_of(registry, "sound"), registry)["emits"] == ["sound"]
 
 
+@pytest.mark.spec("PLG-4")
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        ("['omn_broken']", "omn_catalog returned ['omn_broken'], not a package's name"),
+        ("''", "omn_catalog returned '', not a package's name"),
+        ("'.relative'", "its catalog package '.relative' cannot be read"),
+        ("'omn_broken.data'", "its catalog package 'omn_broken.data' cannot be read: RuntimeError: no data today"),
+        ("'os'", "its catalog package 'os'"),
+    ],
+)
+def test_a_catalog_that_is_nowhere_is_its_plugins_reason(
+    laboratory: Any, record_of: Any, package: str, said: str
+) -> None:
+    """Whatever a plugin names as its catalog, and whatever importing it raises, the other plugins' sources load."""
+    hook = f"@hookimpl\ndef omn_catalog():\n    return {package}\n"
+    text = f"from omn_core.api import hookimpl\nOMN_CONTRACT = '1.0'\n{hook}"
+    laboratory.install("broken", text, data__py="raise RuntimeError('no data today')")
+    sources = set(laboratory.load()[1].entries)
+    registry, _ = laboratory.load()
+    assert said in record_of(registry, "broken").reason
+    laboratory.forget()
+    shutil.rmtree(laboratory.folder / "omn_broken-1.0.dist-info")
+    assert set(laboratory.load()[1].entries) == sources
+
+
 @pytest.mark.spec("PLG-8")
-@pytest.mark.parametrize("stated", ["'2.0'", "'0.9'", "None", "1", "'one'"])
+@pytest.mark.parametrize("stated", ["'2.0'", "'0.9'", "None", "1", "'one'", "'²'", "'1' * 5000"])
 def test_a_plugin_of_another_major_contract_is_refused_by_name(laboratory: Any, record_of: Any, stated: str) -> None:
     """A plugin built for another major version, or stating none, is incompatible and hands nothing over."""
     text = EMIT.format(name="later").replace('"1.0"', stated)

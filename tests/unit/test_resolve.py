@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 from omn_core.errors import MachineRefused, NotCollected, Refused, RequestError, Whose
-from omn_core.model.request import Request, Session, parse_emit
+from omn_core.model.request import Request, RequestWindow, Session, parse_emit
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.target import parse_target
 from omn_core.resolve.listing import list_sources
@@ -63,7 +64,11 @@ def make_request(source: str = "lab.depth", **fields: Any) -> Request:
         tuple(parse_emit(text) for text in given["emits"]),
         tuple(given.get("keys", ())),
         None if given["target"] is None else parse_target(given["target"]),
-        **{name: given[name] for name in ("filter", "value", "interval_ns", "backend", "hz", "id") if name in given},
+        **{
+            name: given[name]
+            for name in ("filter", "value", "interval_ns", "backend", "hz", "id", "window")
+            if name in given
+        },
     )
 
 
@@ -330,6 +335,24 @@ def test_two_workloads_are_refused(ground: Ground, requests: list[Any], launch: 
         validate_session(session, ground.catalog, ground.registry)
 
 
+@pytest.mark.spec("REQ-6")
+@pytest.mark.parametrize(
+    ("window", "raised", "said"),
+    [
+        (RequestWindow(on="request"), NotCollected, "a window 'on request' needs an escalation, which nothing serves"),
+        (RequestWindow(start_ns=5, stop_ns=5), RequestError, "its window stops before it starts"),
+    ],
+)
+def test_a_window_that_no_run_can_open_is_refused(
+    ground: Ground, window: RequestWindow, raised: type[Exception], said: str
+) -> None:
+    """One that nothing switches on is the build's gap, one without length the request's."""
+    ground.build("a available")
+    session = Session((make_request(window=window),))
+    with pytest.raises(raised, match=said):
+        validate_session(session, ground.catalog, ground.registry)
+
+
 @pytest.mark.spec("REQ-5", "REQ-9")
 def test_a_session_names_every_gap_and_ends_with_the_first_to_fix(ground: Ground) -> None:
     """Every request that cannot be served is named at once; the code is the request's before the build's."""
@@ -416,6 +439,7 @@ def test_another_value_changes_the_unit_and_what_adds_up(ground: Ground) -> None
     own, other = ground.resolve(), ground.resolve(value="share")
     assert (own.value, own.unit, own.adds_up) == ("depth", "count", True)
     assert (other.value, other.unit, other.adds_up) == ("share", "ratio", False)
+    assert (own.scale, other.scale) == ("count", "ratio")
 
 
 @pytest.mark.spec("CAT-12")
@@ -439,3 +463,19 @@ def test_a_requirement_goes_to_the_one_plugin_that_declared_its_class(laboratory
     registry = laboratory.discover(("omn",))
     assert "tide" not in registry.requirements
     assert "requirement class tide is claimed by" in record_of(registry, "one").reason
+
+
+@pytest.mark.spec("PLG-11")
+def test_no_other_plugin_is_asked_about_a_class(laboratory: Any, ground: Ground) -> None:
+    """A probe of another class is neither imported nor called for a requirement that is not its own."""
+    laboratory.install(
+        "other",
+        "from omn_core.api import RequirementRow, hookimpl\nOMN_CONTRACT = '1.0'\n"
+        "@hookimpl\ndef omn_requirements():\n    return [RequirementRow('other', 'omn_other.asked:probe')]\n",
+        asked__py="raise AssertionError('this plugin was asked')",
+    )
+    ground.build("a available", "b unknown")
+    (listed,) = list_sources(ground.catalog, ground.registry, ProbeTable(ground.registry), "lab.depth")["sources"]
+    assert [backend["state"] for backend in listed["backends"]] == ["available", "unknown"]
+    assert "other" in ground.registry.requirements
+    assert "omn_other.asked" not in sys.modules

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from another_user import run_as_another_user
 
 from omn_core.api import MachineRefused, ProbeContext, Target
 from omn_core.run import binding, linux
@@ -135,6 +136,24 @@ def test_a_process_that_proc_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linux, "find_stat", lambda pid, sysroot="/": None)
     with pytest.raises(MachineRefused, match="hidepid"):
         binding.bind_pid(Target("pid", (os.getppid(),)), _HERE)
+
+
+@pytest.mark.spec("REQ-10")
+def test_a_number_that_no_process_can_have_is_not_there() -> None:
+    """A number past what the kernel counts in is refused as any that nobody has."""
+    with pytest.raises(MachineRefused, match="there is no process 99999999999"):
+        binding.bind_pid(Target("pid", (99_999_999_999,)), _HERE)
+    with pytest.raises(MachineRefused, match="there is no thread 99999999999"):
+        binding.bind_tid(Target("tid", 99_999_999_999), _HERE)
+
+
+@pytest.mark.spec("REQ-10")
+def test_a_folder_that_is_closed_hides_its_process(tmp_path: Path) -> None:
+    """Where /proc shows a stranger's folder and refuses what is in it (hidepid=1), the process is hidden, no error."""
+    (tmp_path / "proc" / "77").mkdir(parents=True)
+    tmp_path.chmod(0)
+    code = f"print(find_stat(77, {str(tmp_path)!r}), find_process_of(77, {str(tmp_path)!r}))"
+    assert run_as_another_user("from omn_core.run.linux import find_process_of, find_stat", code) == "None None\n"
 
 
 def test_a_process_of_a_tree_of_files_has_no_pidfd(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_running_process_is_accounted_from_the_opening() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        account = ProcessCpu(child.pid)
+        account = ProcessCpu((child.pid,))
         child.stdout.readline()
         account.open()
         child.stdin.write(b"\n")
@@ -117,6 +117,83 @@ def test_a_running_process_is_accounted_from_the_opening() -> None:
         child.communicate(b"\n")
     account.close()
     assert account.total_ns() is None
+
+
+@pytest.mark.spec("CST-1")
+def test_a_process_below_another_target_is_counted_once() -> None:
+    """A parent and its child, both asked about, are one family: their cpu is what the two used."""
+    code = (
+        "import subprocess, sys\n"
+        f"burn = 'input()\\n' + {_BURN!r} + '\\nprint(flush=True)\\ninput()'\n"
+        "pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "child = subprocess.Popen([sys.executable, '-c', burn, '200'], **pipes)\n"
+        "print(child.pid, flush=True); input()\n"
+        "child.stdin.write(b'\\n'); child.stdin.flush(); child.stdout.readline()\n"
+        "print(flush=True); input(); child.communicate(b'\\n')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        account = ProcessCpu((parent.pid, int(parent.stdout.readline())))
+        account.open()
+        parent.stdin.write(b"\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        account.close()
+        parent.communicate(b"\n")
+    found = account.total_ns()
+    assert found is not None
+    assert 120 * _MS <= found < 300 * _MS
+
+
+_ENDING = """
+import os, signal, sys
+def burn():
+    import time
+    end = time.process_time() + 0.3
+    while time.process_time() < end: pass
+if sys.argv[1] == "ignored":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+tell, hear = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    if sys.argv[1] == "ignored":
+        burn()
+    elif os.fork() == 0:
+        burn(); os._exit(0)
+    else:
+        os.wait()
+    os.write(tell[1], b"r"); os.read(hear[0], 1); os._exit(0)
+os.read(tell[0], 1); os.close(tell[1]); os.close(hear[0])
+print(flush=True); sys.stdin.readline()
+os.write(hear[1], b"e"); os.read(tell[0], 1)
+try:
+    os.waitpid(child, 0)
+except ChildProcessError:
+    pass
+print(flush=True); sys.stdin.readline()
+"""
+
+
+@pytest.mark.spec("CST-1")
+@pytest.mark.parametrize(("fate", "is_known"), [("waited", True), ("ignored", False)])
+def test_what_a_descendant_used_before_the_window_is_in_no_figure(fate: str, is_known: bool) -> None:
+    """One that ended and was waited for takes its past out with it; one that nobody waited for leaves it unknown."""
+    command = [sys.executable, "-c", _ENDING, fate]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        account = ProcessCpu((parent.pid,))
+        parent.stdout.readline()
+        account.open()
+        parent.stdin.write(b"\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        account.close()
+        parent.communicate(b"\n")
+    found = account.total_ns()
+    assert (found is not None) == is_known
+    assert found is None or found < 200 * _MS
 
 
 def test_a_thread_is_accounted_alone() -> None:

@@ -246,3 +246,24 @@ def test_a_held_child_does_not_outlive_omn() -> None:
     ended = poll.poll(30_000)
     os.close(pidfd)
     assert ended
+
+
+_OUT_OF_DESCRIPTORS = """
+import os, resource, sys
+from omn_core.errors import MachineRefused
+from omn_core.run.launcher import LaunchPlan, launch
+before = os.listdir("/proc/self/fd")
+resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6))
+try:
+    launch(LaunchPlan("/bin/true", ("true",), stdout=sys.argv[1]))
+except MachineRefused as error:
+    print(error.reason, os.listdir("/proc/self/fd") == before)
+"""
+
+
+@pytest.mark.spec("RUN-2")
+def test_a_launch_without_descriptors_is_refused_and_leaves_none_open(tmp_path: Path) -> None:
+    """The second pipe finds no descriptor: the first and the program's output file are let go."""
+    code = [sys.executable, "-c", _OUT_OF_DESCRIPTORS, str(tmp_path / "out")]
+    done = subprocess.run(code, capture_output=True, text=True, check=True)
+    assert done.stdout == "no process could be made for the program: Too many open files True\n"

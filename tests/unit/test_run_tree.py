@@ -68,6 +68,31 @@ def test_a_stop_ends_the_whole_tree(tmp_path: Path) -> None:
     os.close(pipe)
 
 
+_MANY = """
+import resource, sys
+from pathlib import Path
+from omn_core.run.launcher import LaunchPlan
+from omn_core.run.program import start_program
+script = "for i in 1 2 3 4 5 6 7 8 9 10; do for j in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; done; echo > $0; wait"
+program = start_program(LaunchPlan("/bin/sh", ("sh", "-c", script, sys.argv[1])), adopts=False)
+program.launched.release()
+Path(sys.argv[1]).read_text()
+resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
+program.finish()
+print(program.tree.ended, program.tree.survivors, resource.getrlimit(resource.RLIMIT_NOFILE))
+program.give_up()
+"""
+
+
+@pytest.mark.spec("RUN-5")
+def test_a_tree_of_more_processes_than_descriptors_is_ended(tmp_path: Path) -> None:
+    """All are stopped first, and so many are held while they die as there are descriptors for."""
+    os.mkfifo(tmp_path / "pipe")
+    code = [sys.executable, "-c", _MANY, str(tmp_path / "pipe")]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("101 {} (80, 80)\n", "")
+
+
 @pytest.mark.spec("RUN-5")
 def test_an_orphan_is_adopted_ended_and_counted_under_its_name(tmp_path: Path) -> None:
     """A process that outlives the program is named in the document, however it calls itself."""

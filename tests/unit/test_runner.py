@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -15,11 +16,15 @@ from run_subjects import events, make_registry, make_session, resolve
 from omn_core.api import (
     Document,
     Moment,
+    Names,
+    RunContext,
     RunEvent,
     Target,
 )
 from omn_core.run import linux
 from omn_core.run.runner import RunOptions, run
+
+LIMITS = Path(__file__).parents[2] / "docs" / "limits.md"
 
 
 @pytest.fixture(autouse=True)
@@ -95,12 +100,13 @@ def test_the_closing_round_reads_the_zombie() -> None:
 
 
 def test_ticks_lie_on_the_grid_of_the_opening() -> None:
-    """Each reading is on or after its own tick and before the next; nothing drifts."""
+    """Each reading is on or after its own tick and before the next; nothing drifts, and the close reads the last."""
     document = run_all(resolve("Elapsed", SYSTEM), duration_ns=200 * MS)
     offsets = [one["ts"] - document.window.opened_ns for one in events(document)]
     taken = [int(offset // (20 * MS)) for offset in offsets[:-1]]
     assert taken == sorted(set(taken))
-    assert document.results[0].losses.swallowed == 9 - len([tick for tick in taken if 1 <= tick <= 9])
+    closing = int(offsets[-1] // (20 * MS))
+    assert document.results[0].losses.swallowed == closing - len({*taken, closing} - {0})
 
 
 @pytest.mark.spec("RUN-6")
@@ -128,6 +134,23 @@ def test_events_past_the_memory_bound_are_dropped_and_counted() -> None:
     assert "60000 bytes" in result.losses.reasons[0]
 
 
+@pytest.mark.spec("RUN-14")
+def test_what_a_stop_hands_over_is_within_the_bound_too() -> None:
+    """A stream's buffer, emptied at its stop, is held or dropped and counted like what it read before."""
+    session = make_session(mine("Stream", SYSTEM, mode="trace"), duration_ns=30 * MS)
+    (result,) = run(session, make_registry(), RunOptions(memory_bytes=10)).results
+    assert (result.events_seen, result.losses.dropped) == (0, 3)
+
+
+@pytest.mark.spec("RUN-14")
+def test_the_bound_that_nobody_sets_is_the_one_that_is_documented() -> None:
+    """limits.md says what a collector is lent and a run takes when nothing else is said."""
+    assert RunOptions().memory_bytes == RunContext(Names(), time.monotonic_ns).memory_bytes
+    documented = re.search(r"\| events one request may hold \| (\d+) MiB of columns \|", LIMITS.read_text())
+    assert documented is not None
+    assert int(documented[1]) << 20 == RunOptions().memory_bytes
+
+
 @pytest.mark.spec("EVT-1")
 def test_events_outside_the_window_are_none_of_it() -> None:
     """A stream's events before the opening and after the close are not in the answer; drained rows all are."""
@@ -152,10 +175,11 @@ def test_one_clock() -> None:
 
 @pytest.mark.spec("RUN-11")
 def test_the_programs_output_goes_where_it_was_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session's files, or the variable for stderr, which the program does not see."""
-    monkeypatch.setenv("OMN_PROGRAM_STDERR", str(tmp_path / "error"))
+    """The session's files; the command line's variable for stderr is none of the program's."""
+    monkeypatch.setenv("OMN_PROGRAM_STDERR", str(tmp_path / "elsewhere"))
     script = "echo out; echo error ${OMN_PROGRAM_STDERR-unset} >&2"
-    run_all(mine("Diary", launch("sh", "-c", script)), program_stdout=str(tmp_path / "out"))
+    files = {"program_stdout": str(tmp_path / "out"), "program_stderr": str(tmp_path / "error")}
+    run_all(mine("Diary", launch("sh", "-c", script)), **files)
     assert (tmp_path / "out").read_text() == "out\n"
     assert (tmp_path / "error").read_text() == "error unset\n"
 

@@ -13,7 +13,6 @@ from run_subjects import events, make_registry, make_session, resolve
 
 from omn_core.api import (
     Moment,
-    NotCollected,
     RunEvent,
     Target,
 )
@@ -174,11 +173,3 @@ def test_an_attach_refused_inside_the_run_fails_that_request() -> None:
     assert "could not attach inside the run: it will not have this target" in (failed.failure or "")
     assert served.failure is None
     assert served.events_seen >= 1
-
-
-@pytest.mark.spec("REQ-6")
-def test_a_window_on_a_layer_is_not_built() -> None:
-    """Refused as the build's gap, before anything is prepared."""
-    with pytest.raises(NotCollected, match="while a layer is on"):
-        run_all(mine("Diary", launch("true"), window=RequestWindow(on="request")))
-    assert Diary.calls == []

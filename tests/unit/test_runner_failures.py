@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import attrs
 import pytest
 from run_diary import MS, SYSTEM, Diary, calls, launch, mine, observed, run_all
-from run_subjects import events, make_session, resolve
+from run_subjects import events, make_registry, make_session, resolve
 
 from omn_core.api import (
+    EmitRow,
+    EmitSpec,
     MachineRefused,
     Moment,
     NotCollected,
-    RequestError,
     RunEvent,
     RunFailed,
     Target,
@@ -73,13 +75,17 @@ def test_a_program_the_kernel_refuses_is_not_reported_as_run(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("REQ-10")
-def test_several_processes_are_refused_to_a_collector_of_one() -> None:
-    """Exit 2, before anything is bound; a collector that follows several takes them."""
+def test_several_processes_are_read_by_a_collector_that_follows_several() -> None:
+    """Each pid of the target is one of its processes."""
     target = Target("pid", (os.getpid(), os.getppid()))
-    with pytest.raises(RequestError, match="follows one process"):
-        run_all(resolve("Threads", target, mode="snapshot"))
     document = run_all(resolve("Threads", target, mode="snapshot", several=True))
     assert [one["task"] for one in events(document)] == [os.getpid(), os.getppid()]
+
+
+def test_a_collector_that_does_not_say_when_it_reads_reads_intervals() -> None:
+    """Its first reading comes one interval after the opening."""
+    run_all(mine("SaysNoMoment", launch("true")))
+    assert calls() == ["prepare", "attach", "sample", "stop"]
 
 
 def test_a_kind_of_target_that_nothing_finds_is_the_builds_gap() -> None:
@@ -94,7 +100,9 @@ def test_a_kind_of_target_that_nothing_finds_is_the_builds_gap() -> None:
     [
         ("RaisesInSample", "its sample raised ValueError: a bad byte"),
         ("ReturnsNoBatch", "its sample raised TypeError"),
-        ("RaisesInEverythingElse", "its losses raised KeyError"),
+        ("RaisesInEverythingElse", "its in_target_cost raised KeyError"),
+        ("CannotSayItsCost", "its in_target_cost raised KeyError"),
+        ("AnswersInOtherKinds", "its stop raised TypeError: it returned None"),
     ],
 )
 def test_a_collector_that_raises_fails_the_run_after_the_others_are_served(collector: str, sentence: str) -> None:
@@ -106,6 +114,21 @@ def test_a_collector_that_raises_fails_the_run_after_the_others_are_served(colle
     assert served.failure is None
     assert served.window.closed_ns == document.window.closed_ns
     assert served.events_seen >= 1
+
+
+@pytest.mark.spec("RUN-9", "EMT-4")
+def test_an_emit_that_raises_fails_its_request_alone() -> None:
+    """Its result names the emit and holds no answer; the others' results are whole."""
+    registry = make_registry()
+    registry.emits["broken"] = EmitRow("broken", "strangers:BROKEN")
+    asked = mine("Diary", SYSTEM)
+    session = make_session(
+        attrs.evolve(asked, emits=(EmitSpec("broken"),)), mine("Interval", SYSTEM), duration_ns=50 * MS
+    )
+    failed, served = run(session, registry).results
+    assert failed.failure == "plugin 'broken' (no distribution): emit broken raised ValueError: no such thing"
+    assert (failed.series, failed.raw) == ((), None)
+    assert (served.failure, served.events_seen >= 1) == (None, True)
 
 
 @pytest.mark.spec("RUN-9")

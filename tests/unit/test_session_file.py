@@ -97,6 +97,7 @@ MISTAKES = [
     ("requests: &r\n- *r\n", 1, "an alias stands inside what it names"),
     ("requests:\n- <<: {source: a}\n", 2, "merge keys (<<) are not read"),
     ("requests:\n- source: !!python/object/apply:os.system [id]\n", 2, "makes no plain value"),
+    ("%YAML 1.1\n---\nrequests:\n- source: yes\n", 4, "'yes' is no bool"),
     ("", None, "a session is a mapping"),
 ]
 
@@ -137,6 +138,8 @@ def test_an_alias_bomb_is_refused_before_it_grows(tmp_path: Path) -> None:
         ("s.json", "[" * 100_000, "nest too deeply"),
         ("s.toml", "[[requests]]\nsource = 'a'\nsource = 'b'\n", ":3: "),
         ("s.toml", "a = " + "[" * 100_000, "nest too deeply"),
+        ("s.toml", "repeat = " + "9" * 5000, "more digits than any that is read"),
+        ("s.json", '{"repeat": ' + "9" * 5000 + "}", "more digits than any that is read"),
         ("s.txt", "requests: []", "its extension says no format; pass --input-format"),
     ],
 )

@@ -63,7 +63,7 @@ def check_contract(subject: Subject) -> Iterator[str]:
     parts = stated.split(".") if isinstance(stated, str) else []
     if len(parts) != 2 or not all(part.isdigit() for part in parts):
         yield f"OMN_CONTRACT is {stated!r}; this core's is {ours!r}"
-    elif int(parts[0]) != hookspecs.CONTRACT[0]:
+    elif parts[0] != str(hookspecs.CONTRACT[0]):
         yield f"it was written for contract {stated}, and this core has {ours}"
 
 
@@ -90,7 +90,7 @@ def _check_catalog_hook(function: Any) -> Iterator[str]:
         yield f"omn_catalog raised {problem}"
     elif not isinstance(package, str):
         yield f"omn_catalog returned {package!r}, not a package's name"
-    elif importlib.util.find_spec(package) is None:
+    elif call_guarded(importlib.util.find_spec, package)[0] is None:
         yield f"omn_catalog returned {package!r}, which is no package here"
 
 

@@ -12,8 +12,6 @@ from omn_kernel.procfs.task import TICK_NS
 from omn_core.api import BoundTarget
 
 _RUNNING = ("user", "nice", "system", "irq", "softirq")
-_WAITING = ("idle", "iowait")
-_WHOLE = (*_RUNNING, *_WAITING, "steal")
 
 
 @attrs.frozen
@@ -122,6 +120,9 @@ class MachineTime(MachineFileCollector):
         shares = [row.compute_shares() for row in rows]
         return {name: [share.get(name) for share in shares] for name in shares[0]}
 
+    def note_offline(self, cpu: int) -> None:
+        """Do nothing: a share is of the cpus that are left."""
+
     def facts(self) -> tuple[str, ...]:
         """Say which cpus came and went."""
         return tuple(self._changed)
@@ -152,6 +153,7 @@ class MachineTime(MachineFileCollector):
         for cpu in sorted(self._last.keys() - reading.keys()):
             del self._last[cpu]
             self._changed[f"cpu {cpu} went offline in the window"] = None
+            self.note_offline(cpu)
         for cpu in sorted(reading.keys() - self._last.keys()):
             self._changed[f"cpu {cpu} came online in the window, and counts from its first reading"] = None
         for cpu in self._cpus:
@@ -172,3 +174,8 @@ class MachineSteal(MachineTime):
             "steal_ns": [None if "steal" not in row.fields else row.fields["steal"] * TICK_NS for row in rows],
             "steal": [row.compute_shares().get("steal") for row in rows],
         }
+
+    def note_offline(self, cpu: int) -> None:
+        """Count what was taken from it since its last reading as not read: amounts add up over the cpus."""
+        if cpu not in self._cpus:
+            self.misses.note(f"cpu {cpu} went offline, and what was taken from it since its last reading is unknown")

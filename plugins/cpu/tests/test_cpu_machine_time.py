@@ -107,6 +107,19 @@ def test_a_cpu_that_goes_offline_takes_nothing_with_it(sysroot: Sysroot, catalog
         assert driver.collector.facts() == ("cpu 1 went offline in the window",)
 
 
+@pytest.mark.spec("RUN-6", "EMT-3")
+def test_a_cpu_that_goes_offline_leaves_an_amount_a_lower_bound(sysroot: Sysroot, catalog: Catalog) -> None:
+    """What was taken from it since its last reading left with its counter; the others' is whole."""
+    write_stat(sysroot, BEFORE)
+    with drive(sysroot, catalog, source="cpu.steal") as driver:
+        write_stat(sysroot, {0: AFTER[0]})
+        (row,) = driver.sample()
+        losses = driver.collector.losses()
+    assert row["steal_ns"] == 0
+    assert losses.is_lower_bound
+    assert losses.reasons == ("cpu 1 went offline, and what was taken from it since its last reading is unknown",)
+
+
 def test_a_cpu_that_comes_online_counts_from_its_first_reading(sysroot: Sysroot, catalog: Catalog) -> None:
     """Its ticks since boot are not this interval's, and neither negative nor huge shares come of it."""
     write_stat(sysroot, {0: BEFORE[0]})

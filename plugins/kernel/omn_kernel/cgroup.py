@@ -36,10 +36,14 @@ class CgroupPlace:
         """Find its folder on cgroup2 (`unified`) or under a v1 controller, None where that does not have the cgroup."""
         return self.unified if hierarchy == UNIFIED else self.legacy.get(hierarchy)
 
+    @property
+    def hierarchies(self) -> list[str]:
+        """The hierarchies that have it, the v1 controllers first."""
+        return sorted(self.legacy) + ([UNIFIED] if self.unified is not None else [])
+
     def describe(self) -> dict[str, object]:
         """Say where it stands, for a result."""
-        hierarchies = sorted(self.legacy) + ([UNIFIED] if self.unified is not None else [])
-        return {"cgroup": self.path, "hierarchies": hierarchies}
+        return {"cgroup": self.path, "hierarchies": self.hierarchies}
 
 
 def parse_cgroup(content: bytes) -> dict[str, str]:

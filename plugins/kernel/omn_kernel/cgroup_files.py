@@ -25,6 +25,16 @@ def get_place(target: BoundTarget) -> CgroupPlace:
     return target.place
 
 
+def _remedy(place: CgroupPlace, folder: str | None) -> str:
+    """Return what mends a missing account: another backend where the cgroup stands in other hierarchies alone."""
+    if folder is not None:
+        return "name a cgroup below the root, one for which the controller that keeps this account is on"
+    return (
+        f"it stands in {', '.join(place.hierarchies)} alone: pin a backend that reads there with --backend force:ID, "
+        "or name a cgroup of the hierarchy that keeps this account"
+    )
+
+
 class CgroupFiles:
     """Some files of a cgroup in one hierarchy: `unified`, or a v1 controller.
 
@@ -35,10 +45,7 @@ class CgroupFiles:
     def __init__(self, place: CgroupPlace, hierarchy: str, names: Sequence[str], *, without: str = NO_ACCOUNT) -> None:
         folder = place.find_folder(hierarchy)
         if folder is None or not os.path.exists(f"{folder}/{names[0]}"):
-            raise MachineRefused(
-                f"cgroup {place.path!r} has no {names[0]}: {without}",
-                "name it below the root of the hierarchies, or by its folder in the one that keeps this account",
-            )
+            raise MachineRefused(f"cgroup {place.path!r} has no {names[0]}: {without}", _remedy(place, folder))
         self._files: dict[str, PolledFile] = {}
         for name in names:
             if os.path.exists(f"{folder}/{name}"):

@@ -51,11 +51,6 @@ class PolledFile:
             self._size *= 2
         return b"".join(parts)
 
-    def reopen(self) -> None:
-        """Open the path again, for a file bound to something that has been replaced."""
-        self.close()
-        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-
     def close(self) -> None:
         """Let go of the file. Closing twice is harmless."""
         if self._descriptor >= 0:

@@ -245,7 +245,8 @@ class ProcessCollector(PolledCollector[Round[Row]], ABC):
 class ProcessCounterCollector(ProcessCollector[Mapping[str, int]], ABC):
     """A collector of counters of each process, read to their last values: a zombie keeps them until it is reaped.
 
-    One that is reaped before that takes its last interval with it, which is counted.
+    One that is reaped before that takes its last interval with it, which is counted, and so does a thread at its end:
+    nothing keeps its counters.
     """
 
     reads_zombies = True
@@ -264,6 +265,10 @@ class ProcessCounterCollector(ProcessCollector[Mapping[str, int]], ABC):
         return {process: growth for process, growth in grown.items() if growth is not None}
 
     def note_gone(self, process: Followed[Mapping[str, int]]) -> None:
-        """Count a process that was read before and reaped since."""
-        if process in self._accounts:
+        """Count a process, or a thread, that was read before and is gone since."""
+        if process not in self._accounts:
+            return
+        if process.tid is None:
             self.misses.note("a process was reaped by its parent before its last reading")
+        else:
+            self.misses.note("the thread ended between two readings, and its last interval is in no row")

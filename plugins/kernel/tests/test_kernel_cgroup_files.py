@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 from omn_kernel.cgroup import UNIFIED, CgroupPlace
 from omn_kernel.cgroup_files import CgroupFiles, get_place
@@ -39,6 +40,16 @@ def test_an_account_that_is_not_there_is_refused_with_what_that_means(
         CgroupFiles(cgroup, hierarchy, (name,))
     with pytest.raises(MachineRefused, match="nobody counts it"):
         CgroupFiles(cgroup, hierarchy, (name,), without="nobody counts it")
+
+
+def test_a_refusal_names_the_hierarchies_that_have_the_cgroup(cgroup: CgroupPlace) -> None:
+    """What stands in one hierarchy alone is served by the backend that reads there, and to be told so mends it."""
+    legacy = attrs.evolve(cgroup, unified=None)
+    with pytest.raises(MachineRefused) as refused:
+        CgroupFiles(legacy, UNIFIED, ("cpu.stat",))
+    assert refused.value.remedy is not None
+    assert f"it stands in {', '.join(legacy.hierarchies)} alone" in refused.value.remedy
+    assert "--backend force:" in refused.value.remedy
 
 
 @pytest.mark.spec("RUN-7")

@@ -42,6 +42,17 @@ def test_every_requirement_class_of_linux_is_answered(registry: Registry) -> Non
         assert answer.state is State.AVAILABLE or answer.reason
 
 
+@pytest.mark.parametrize(("release", "is_charged"), [("5.10-rc3", True), ("6.12+", False), ("5.11.0", False)])
+def test_the_locked_memory_limit_is_named_on_kernels_that_charge_it(
+    monkeypatch: pytest.MonkeyPatch, release: str, is_charged: bool
+) -> None:
+    """Before 5.11 a refused map may be the limit's doing, whatever the release is called after its numbers."""
+    monkeypatch.setattr(bpf.os, "uname", lambda: os.uname_result(("Linux", "here", release, "#1", "any")))
+    monkeypatch.setattr(bpf.resource, "getrlimit", lambda _: (65536, 65536))
+    answer = bpf._explain_locked_memory(Probe(State.RESTRICTED, "refused"), OSError(errno.EPERM, "no"))
+    assert ("locked-memory limit, which is 65536 bytes" in (answer.reason or "")) is is_charged
+
+
 @pytest.mark.spec("PRB-2")
 def test_a_map_type_that_reads_available_can_be_made(registry: Registry) -> None:
     """The answer for a hash map is the one that making one gives."""

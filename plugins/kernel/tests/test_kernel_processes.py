@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from omn_kernel.procfs.process import ProcessFile
 from shapes import make_resolved
 
 from omn_core.api import BoundTarget, ProcessHandle, Target, TargetGone
-from omn_core.testing.harness import Driver, bind_processes
+from omn_core.testing.harness import Driver, bind_processes, bind_thread
 from omn_core.testing.sysroot import Sysroot
 
 
@@ -51,7 +52,7 @@ class Flags(Counter):
     """A counter of a live process that every kernel has."""
 
     def open_source(self, pid: int, tid: int | None) -> ParsedFile[Mapping[str, int]]:
-        return ParsedFile("stat", ProcessFile("/", pid, "stat"), lambda _: {"counted": 1})
+        return ParsedFile("stat", ProcessFile("/", pid, "stat", tid=tid), lambda _: {"counted": 1})
 
 
 @pytest.fixture
@@ -141,3 +142,24 @@ def test_a_name_is_read_where_the_answer_can_show_it(machine: Sysroot) -> None:
         assert [row.get("comm") for row in driver.sample()] == ["task 7", None]
     with drive(Gauge(), machine, 7) as driver:
         assert "comm" not in driver.sample()[0]
+
+
+@pytest.mark.spec("RUN-6")
+def test_a_thread_that_ended_before_its_last_reading_is_a_counted_loss_of_its_own() -> None:
+    """No parent reaps a thread: its counters are gone with it, and nothing else is said."""
+    leave = threading.Event()
+    thread = threading.Thread(target=leave.wait)
+    thread.start()
+    assert thread.native_id is not None
+    target = bind_thread(os.getpid(), thread.native_id)
+    with Driver(Flags(), make_resolved(target=target.target), target) as driver:
+        assert len(driver.sample()) == 1
+        leave.set()
+        thread.join()
+        while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+            pass  # the kernel takes a thread out of its process a moment after it was joined
+        with pytest.raises(TargetGone):
+            driver.sample()
+        losses = driver.collector.losses()
+    assert losses.reasons == ("the thread ended between two readings, and its last interval is in no row",)
+    assert losses.failed_reads == 1

@@ -17,7 +17,8 @@ class CachesCollector(MachineFileCollector):
     """A row for each cache of /proc/slabinfo, which the kernel keeps for root.
 
     Polled and not divided by cache, one row stands for all of them: the readings of one instant add up over the
-    caches and those of several instants do not, so that a series over time must not mix the caches.
+    caches and those of several instants do not, so that a series over time must not mix the caches. To list the raw
+    rows divides nothing: what else is asked with them keeps its meaning.
     """
 
     reads_at_open = True
@@ -33,10 +34,14 @@ class CachesCollector(MachineFileCollector):
             "active_objects": [cache.active_objects for cache in caches],
             "objects": [cache.objects for cache in caches],
         }
-        if self.resolved.mode != "snapshot" and not self.resolved.shows("cache"):
+        if self.resolved.mode != "snapshot" and not self._names_caches():
             return Rows.of_one({name: sum(values) for name, values in amounts.items()})
         amounts["object_bytes"] = [cache.object_bytes for cache in caches]
         return Rows({"cache": [cache.name for cache in caches]}, amounts)
+
+    def _names_caches(self) -> bool:
+        asked = {*self.resolved.keys, *(emit.attribute for emit in self.resolved.emits)}
+        return "cache" in asked or "cache" in (self.resolved.request.filter or "")
 
 
 class TotalsCollector(MachineFileCollector):

@@ -294,3 +294,46 @@ def test_a_live_process_of_an_odd_name_is_read_by_it(workload: Start, drive: Dri
     program.wait("named")
     with drive("mem.rss", "fs:proc:statm", bind_processes(program.pid), emit="raw") as driver:
         assert driver.sample()[0]["comm"].encode("utf-8", "surrogateescape") == name
+
+
+_FIRST_THREAD_ENDS = """
+import ctypes, os, sys, threading
+memory = bytearray(b"x") * (32 << 20)
+def stay():
+    while open("/proc/self/stat").read().rpartition(")")[2].split()[0] != "Z":
+        pass
+    print(flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.spec("RUN-7")
+@pytest.mark.parametrize(
+    ("source", "backend"),
+    [
+        ("mem.rss", "fs:proc:statm"),
+        ("mem.pss", "fs:proc:smaps_rollup"),
+        ("mem.uss", "fs:proc:smaps"),
+        ("mem.numa", "fs:proc:numa_maps"),
+    ],
+)
+def test_a_process_whose_first_thread_ended_still_has_its_memory(source: str, backend: str, drive: Drive) -> None:
+    """Its other threads have it: it is read through one of them, and its own end is its end."""
+    if source == "mem.numa" and not os.path.exists("/proc/self/numa_maps"):
+        pytest.skip("this kernel is built without memory nodes (no /proc/self/numa_maps)")
+    command = [sys.executable, "-c", _FIRST_THREAD_ENDS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        target = bind_processes(child.pid)
+        with drive(source, backend, target) as driver:
+            assert child.stdout is not None
+            child.stdout.readline()
+            rows = [row for _ in range(2) for row in driver.sample()]
+            assert len(rows) == 2
+            assert all(row[f"{source.removeprefix('mem.').replace('numa', 'node')}_bytes"] >= 32 * MIB for row in rows)
+            assert driver.collector.losses().is_empty
+            child.communicate(b"\n")
+            with pytest.raises(TargetGone):
+                driver.sample()

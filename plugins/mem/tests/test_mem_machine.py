@@ -16,6 +16,7 @@ import pytest
 
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target
 from omn_core.model.catalog import Catalog
+from omn_core.model.request import EmitSpec
 from omn_core.plugins import Registry
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
 from omn_core.testing.sysroot import Sysroot
@@ -38,12 +39,15 @@ def drive(registry: Registry, catalog: Catalog) -> Drive:
         target: BoundTarget | None = None,
         sysroot: object = "/",
         filter_text: str | None = None,
+        emits: tuple[EmitSpec, ...] = (),
         **how: Any,
     ) -> Driver:
         target = target or bind_machine()
         resolved = resolve_onto(catalog.entries[source], backend, target.target, **how)
         if filter_text is not None:
             resolved = attrs.evolve(resolved, request=attrs.evolve(resolved.request, filter=filter_text))
+        if emits:
+            resolved = attrs.evolve(resolved, emits=emits)
         factory = registry.load(registry.collectors[source, backend].factory)
         return Driver(factory(), resolved, target, sysroot=str(sysroot))
 
@@ -167,6 +171,18 @@ def test_slab_caches_are_rows_where_they_are_asked_apart(sysroot: Sysroot, drive
         assert len(driver.sample()) == 2
     how = {"sysroot": sysroot, "mode": "poll", "filter_text": 'cache == "dentry"'}
     with drive("mem.slab", "fs:proc:slabinfo", **how) as driver:
+        assert len(driver.sample()) == 2
+
+
+@pytest.mark.spec("MEM-1", "EMT-1")
+def test_to_list_the_rows_too_changes_no_other_answer(sysroot: Sysroot, drive: Drive) -> None:
+    """A series of sums stays one beside its raw rows; an emit that names the caches divides it."""
+    sysroot.write("/proc/slabinfo", SLABINFO)
+    how: dict[str, Any] = {"sysroot": sysroot, "mode": "poll"}
+    with drive("mem.slab", "fs:proc:slabinfo", emits=(EmitSpec("summary"), EmitSpec("raw")), **how) as driver:
+        (row,) = driver.sample()
+    assert row["slab_bytes"] == 75 * PAGE
+    with drive("mem.slab", "fs:proc:slabinfo", emits=(EmitSpec("summary", attribute="cache"),), **how) as driver:
         assert len(driver.sample()) == 2
 
 

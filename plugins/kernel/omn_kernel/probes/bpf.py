@@ -14,6 +14,7 @@ from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.btf import Btf, read_kernel_btf
 from omn_kernel.native import calls
 from omn_kernel.privileges import refuse_permission
+from omn_kernel.release import parse_release
 
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
 _QUIET_TRACEPOINT = "sched_process_exec"
@@ -121,8 +122,8 @@ def _make_integer_btf() -> bytes:
 def _explain_locked_memory(answer: Probe, error: OSError) -> Probe:
     """Add the limit that kernels before 5.11 charge maps to, which they refuse with EPERM."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
-    if error.errno != errno.EPERM or soft == resource.RLIM_INFINITY or release >= (5, 11):
+    release = parse_release(os.uname().release)
+    if error.errno != errno.EPERM or soft == resource.RLIM_INFINITY or release is None or release >= (5, 11, 0):
         return answer
     reason = f"{answer.reason}; this kernel charges maps to the locked-memory limit, which is {soft} bytes"
     return attrs.evolve(answer, reason=reason, remedy=answer.remedy or "raise the limit (ulimit -l unlimited)")

@@ -31,9 +31,10 @@ def read_stat(sysroot: str, pid: int, tid: int | None = None) -> TaskStat:
 def has_ended(sysroot: str, pid: int, tid: int | None = None) -> bool:
     """Tell whether a process, or one of its threads, is gone or a zombie."""
     try:
-        return read_stat(sysroot, pid, tid).has_ended
+        stat = read_stat(sysroot, pid, tid)
     except ProcessGone:
         return True
+    return stat.process_has_ended if tid is None else stat.has_ended
 
 
 def _name(pid: int, tid: int | None) -> str:

@@ -36,8 +36,13 @@ class TaskStat:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the task is a zombie or dead."""
+        """Whether this task, a thread, is a zombie or dead."""
         return self.state in ENDED
+
+    @property
+    def process_has_ended(self) -> bool:
+        """Whether every thread is: a first thread that ended beside live ones is a zombie, and its process is not."""
+        return self.has_ended and self.threads <= 1
 
     @property
     def is_kernel_thread(self) -> bool:
