@@ -68,7 +68,7 @@ class PluginRecord:
 
     def fail(self, state: str, reason: str) -> None:
         """Record a reason. The first state stands, later reasons are added to it."""
-        from omn_core.format.names import render_printable
+        from omn_core.names import render_printable
 
         if self.state == "loaded":
             self.state = state

@@ -34,7 +34,7 @@ def drop_stream(stream: TextIO) -> None:
 
 def complain(text: str) -> None:
     """Write lines to standard error, whatever does not print escaped. Nobody is left to tell where that fails."""
-    from omn_core.format.names import render_printable
+    from omn_core.names import render_printable
 
     try:
         print("\n".join(render_printable(line) for line in text.split("\n")), file=sys.stderr, flush=True)

@@ -14,7 +14,6 @@ from omn_core.errors import PLUGIN_FAULTS
 from omn_core.format import sentences
 from omn_core.format.events import Row, iter_rows
 from omn_core.format.figures import is_flat, render_figures, render_key
-from omn_core.format.names import render_printable
 from omn_core.format.page import Page, wrap
 from omn_core.format.plain import collect_degraded, collect_unverified
 from omn_core.model.request import READING_MODES, EmitSpec
@@ -22,6 +21,7 @@ from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import Document, Result, SeriesResult
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
+from omn_core.names import render_printable
 
 _LONGEST_VALUE = 240
 _BUILTIN = {row.name: row for row in omn_emits()}

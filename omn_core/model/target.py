@@ -54,7 +54,7 @@ class Target:
 
     def __str__(self) -> str:
         """Return the spelling of the command line, on one line and printable whatever the names are."""
-        from omn_core.format.names import render_printable
+        from omn_core.names import render_printable
 
         if self.kind == "system":
             return "--system"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from omn_core.errors import RequestError
-from omn_core.format.names import render_printable
 from omn_core.located import Located, LocatedError, parse_json, parse_toml, parse_yaml
 from omn_core.model.request import Session
+from omn_core.names import render_printable
 from omn_core.session.shape import make_session
 
 PARSERS: dict[str, Callable[[str], Located]] = {"yaml": parse_yaml, "json": parse_json, "toml": parse_toml}
