@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -73,3 +74,40 @@ class Sysroot:
             fields[number - 3] = str(value)
         path = f"proc/{pid}/stat" if tid is None else f"proc/{pid}/task/{tid}/stat"
         return self.write(path, b"%d (%s) %s\n" % (tid or pid, comm, " ".join(fields).encode()))
+
+    def write_block_device(
+        self,
+        name: str,
+        number: str,
+        *,
+        whole: str | None = None,
+        stands_on: Sequence[str] = (),
+        backing_file: str | None = None,
+        is_hidden: bool = False,
+        is_accounted: bool = True,
+        in_flight: tuple[int, int] = (0, 0),
+    ) -> Self:
+        """Lay a block device out as Linux does under /sys: its folder, and the links by its name and by `major:minor`.
+
+        A partition lies in the folder of its `whole` device. Without `is_accounted` the queue's iostats is 0.
+        """
+        spelled = name.replace("/", "!")
+        inside = spelled if whole is None else f"{whole.replace('/', '!')}/{spelled}"
+        folder = f"sys/devices/virtual/block/{inside}"
+        files = {"dev": f"{number}\n", "size": "2048\n", "inflight": f"{in_flight[0]:8d} {in_flight[1]:8d}\n"}
+        if whole is None:
+            self.path(f"{folder}/mq").mkdir(parents=True, exist_ok=True)
+            files |= {"hidden": f"{int(is_hidden)}\n", "queue/iostats": f"{int(is_accounted)}\n"}
+        else:
+            files["partition"] = "1\n"
+        if backing_file is not None:
+            files["loop/backing_file"] = f"{backing_file}\n"
+        for file, content in files.items():
+            self.write(f"{folder}/{file}", content)
+        for below in stands_on:
+            self.path(f"{folder}/slaves").mkdir(parents=True, exist_ok=True)
+            self.link(f"{folder}/slaves/{below.replace('/', '!')}", f"../../{below.replace('/', '!')}")
+        for link in (f"sys/class/block/{spelled}", f"sys/dev/block/{number}"):
+            self.path(link).parent.mkdir(parents=True, exist_ok=True)
+            self.link(link, f"../../devices/virtual/block/{inside}")
+        return self

@@ -123,6 +123,28 @@ finally:
     )
 
 
+def transfer_directly(path: str, block_bytes: int, *, reads: int = 0, writes: int = 0) -> Workload:
+    """Read so many blocks from the start of a file or device and write as many as asked after them, each one call.
+
+    Past the page cache (O_DIRECT): a block must be a multiple of the device's own. Steps: `ready` before the first,
+    `transferred` after the last.
+    """
+    return _make(
+        f"read {reads} and write {writes} blocks",
+        f"""
+import mmap
+target = os.open({path!r}, os.O_RDWR | os.O_DIRECT)
+block = mmap.mmap(-1, {block_bytes})
+step("ready")
+for place in range({reads}):
+    assert os.preadv(target, [block], place * {block_bytes}) == {block_bytes}
+for place in range({reads}, {reads + writes}):
+    assert os.pwritev(target, [block], place * {block_bytes}) == {block_bytes}
+step("transferred")
+""",
+    )
+
+
 def spin(length_ns: int, cpu: int | None = None) -> Workload:
     """Run for so many nanoseconds of cpu time, pinned to one cpu if one is named.
 

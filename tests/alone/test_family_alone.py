@@ -21,10 +21,14 @@ def test_the_family_is_whole_without_the_others(omn: Any) -> None:
 
 
 def test_the_family_measures_a_program(omn: Any) -> None:
-    """A source of it that serves a program runs to a document."""
+    """A source of it that serves a program runs to a document; one whose mechanism for it is not built refuses so."""
     listed = omn("list", "--usable", "--format", "json").document["sources"]
-    source = next(s["id"] for s in listed if "launch" in s["targets"] and "poll" in s["modes"])
-    ran = omn(source, "-m", "poll", "-e", "summary", "--interval", "20ms", "--format", "json", "--", "sleep", "0.2")
+    sources = [source["id"] for source in listed if "launch" in source["targets"] and "poll" in source["modes"]]
+    asked = ("-m", "poll", "-e", "summary", "--interval", "20ms", "--format", "json", "--", "sleep", "0.2")
+    for source in sources:
+        ran = omn(source, *asked)
+        if ran.code != 3:
+            break
     assert ran.code == 0, ran.stderr
     assert ran.document["program"]["exit"] == {"code": 0}
     assert ran.result["events_seen"] >= 1

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,17 @@ def test_a_daemon_outlives_the_program_in_a_session_of_its_own(workload: Start) 
         assert os.getsid(daemon) != os.getsid(0)
     finally:
         os.kill(daemon, signal.SIGKILL)
+
+
+def test_blocks_are_read_and_written_where_they_are_said_to_be(tmp_path: Path, workload: Start) -> None:
+    """Two read, and the one after them written over; the rest of the file stands."""
+    image = tmp_path / "image"
+    image.write_bytes(b"x" * 4 * 4096)
+    child = workload(workloads.transfer_directly(str(image), 4096, reads=2, writes=1))
+    child.wait("ready")
+    child.release()
+    child.wait("transferred")
+    assert image.read_bytes() == b"x" * 2 * 4096 + bytes(4096) + b"x" * 4096
 
 
 @pytest.mark.parametrize(("how", "status"), [({"code": 42}, 42), ({"signal_number": signal.SIGTERM}, -15)])

@@ -47,12 +47,14 @@ class Account:
 
     A counter that steps back (a cpu that went offline, per-cpu sums taken while they move) leaves its whole interval
     unknown: a figure of zero would be as false as a negative one. That reading is counted as one that gave nothing,
-    and is the baseline of the next.
+    and is the baseline of the next. `wraps` names the counters that the kernel starts over at some number, with that
+    number: such a step back is growth where it is less than half of it, and where no other counter stepped back.
     """
 
-    def __init__(self, whose: str, misses: Misses) -> None:
+    def __init__(self, whose: str, misses: Misses, wraps: Mapping[str, int] | None = None) -> None:
         self.whose = whose
         self._misses = misses
+        self._wraps = wraps or {}
         self._last: Mapping[str, int] | None = None
         self._at_ns = 0
 
@@ -66,19 +68,21 @@ class Account:
         if last is None:
             return None
         grown = {name: value - last[name] for name, value in reading.items() if name in last}
-        backwards = sorted(name for name, value in grown.items() if value < 0)
-        if backwards:
-            self._misses.note_step_back(", ".join(backwards), self.whose)
+        backwards = [name for name, value in grown.items() if value < 0]
+        wrapped = {name: grown[name] + self._wraps[name] for name in backwards if name in self._wraps}
+        if len(wrapped) < len(backwards) or any(value > self._wraps[name] // 2 for name, value in wrapped.items()):
+            self._misses.note_step_back(", ".join(sorted(backwards)), self.whose)
             return None
-        return Growth(max(at_ns - then_ns, 1), grown)
+        return Growth(max(at_ns - then_ns, 1), {**grown, **wrapped})
 
 
 class Accounts(Generic[Key]):
     """An account for each row of a reading: one that comes begins with its first, one that goes is forgotten."""
 
-    def __init__(self, misses: Misses, name: Callable[[Key], str]) -> None:
+    def __init__(self, misses: Misses, name: Callable[[Key], str], wraps: Mapping[str, int] | None = None) -> None:
         self._misses = misses
         self._name = name
+        self._wraps = wraps
         self._accounts: dict[Key, Account] = {}
 
     def __contains__(self, key: Key) -> bool:
@@ -95,5 +99,5 @@ class Accounts(Generic[Key]):
         """Return the growth of one account, as `Account.advance` does."""
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = Account(self._name(key), self._misses)
+            account = self._accounts[key] = Account(self._name(key), self._misses, self._wraps)
         return account.advance(reading, at_ns)

@@ -49,4 +49,5 @@ def omn_targets() -> Sequence[TargetRow]:
     return [
         TargetRow("cgroup", "omn_kernel.targets:bind_cgroup"),
         TargetRow("cpu", "omn_kernel.targets:bind_cpu"),
+        TargetRow("dev", "omn_kernel.targets:bind_dev"),
     ]

@@ -6,7 +6,7 @@ import errno
 import os
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -84,8 +84,13 @@ def find_file_grant(path: str) -> FileGrant | None:
         return None
 
 
-def explain(capability: str, sysroot: str = "/", executable: str | None = None) -> tuple[str, str]:
-    """Say why this process is without a capability, and what would give it: a reason and a remedy, both clauses."""
+def explain(
+    capability: str, sysroot: str = "/", executable: str | None = None, *, beside: Sequence[str] = ()
+) -> tuple[str, str]:
+    """Say why this process is without a capability, and what would give it: a reason and a remedy, both clauses.
+
+    `beside` names others that are missing with it and that the same purpose takes.
+    """
     privileges = read_privileges(sysroot)
     path = os.path.realpath(executable or sys.executable)
     grant = find_file_grant(path)
@@ -100,7 +105,9 @@ def explain(capability: str, sysroot: str = "/", executable: str | None = None) 
         reason = f"{name} is missing, and no_new_privs is set, so that executing a file grants nothing"
         return reason, "start omn from a process without no_new_privs that has the capability"
     # A program that reads the kernel takes both, and whoever grants one is told of the other.
-    return f"{name} is missing", describe_grant(["bpf", "perfmon"] if capability == "bpf" else [capability])
+    wanted = ["bpf", "perfmon"] if capability == "bpf" else [capability, *beside]
+    missing = " and ".join([name, *(f"CAP_{other.upper()}" for other in beside)])
+    return f"{missing} {'are' if beside else 'is'} missing", describe_grant(wanted)
 
 
 def _explain_withheld(name: str, path: str, grant: FileGrant, privileges: Privileges) -> tuple[str, str]:

@@ -1,8 +1,9 @@
-"""Finding a target on this machine: a cgroup, cpus. The core finds programs, processes and threads itself."""
+"""Finding a target on this machine: a cgroup, cpus, a block device. The core finds programs and processes itself."""
 
 from __future__ import annotations
 
 from omn_core.api import BoundTarget, MachineRefused, ProbeContext, Target
+from omn_kernel.block import get_block_device
 from omn_kernel.cgroup import bind_cgroup_path
 from omn_kernel.sysfs import read_cpus
 
@@ -11,6 +12,18 @@ def bind_cgroup(target: Target, context: ProbeContext) -> BoundTarget:
     """Find a cgroup by its path; its `place` is a `CgroupPlace`. Raises MachineRefused where it is not there."""
     found = bind_cgroup_path(target.value, context.sysroot)
     return BoundTarget(target, target.scope, place=found, described=found.describe())
+
+
+def bind_dev(target: Target, context: ProbeContext) -> BoundTarget:
+    """Find a block device by its name or by a path; its `place` is a `BlockDevice`. Raises MachineRefused without one.
+
+    A partition is a device of its own, and says which one it is a part of.
+    """
+    found = get_block_device(context.sysroot, target.value)
+    described = {"dev": found.name, "number": found.number}
+    if found.whole is not None:
+        described["partition_of"] = found.whole
+    return BoundTarget(target, target.scope, place=found, described=described)
 
 
 def bind_cpu(target: Target, context: ProbeContext) -> BoundTarget:

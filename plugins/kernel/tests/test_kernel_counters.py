@@ -83,3 +83,32 @@ def test_no_sequence_of_readings_grows_by_less_than_nothing(readings: list[dict[
         for cpu, growth in accounts.advance({cpu: {"a": value} for cpu, value in reading.items()}, 0).items():
             assert 0 <= growth.by["a"] <= reading[cpu]
     assert misses.count == backwards
+
+
+def test_a_counter_that_starts_over_goes_on_growing() -> None:
+    """The kernel's 32 bits end and begin at zero: what lies between is growth, past the end and again later."""
+    misses = Misses()
+    account = Account("sda", misses, {"busy_ms": 1 << 32})
+    account.advance({"busy_ms": (1 << 32) - 10, "reads": 5}, 0)
+    assert account.advance({"busy_ms": 15, "reads": 5}, 10) == Growth(10, {"busy_ms": 25, "reads": 0})
+    assert account.advance({"busy_ms": 17, "reads": 6}, 20) == Growth(10, {"busy_ms": 2, "reads": 1})
+    assert misses.to_losses().is_empty
+
+
+@pytest.mark.spec("EVT-5")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"busy_ms": 5000, "reads": 5}, {"busy_ms": 10, "reads": 5}),
+        ({"busy_ms": (1 << 32) - 10, "reads": 5}, {"busy_ms": 15, "reads": 4}),
+    ],
+)
+def test_an_account_that_began_anew_is_no_counter_that_started_over(
+    before: dict[str, int], after: dict[str, int]
+) -> None:
+    """Further from its end than half of it, or beside another counter that stepped back, it is a step back."""
+    misses = Misses()
+    account = Account("sda", misses, {"busy_ms": 1 << 32})
+    account.advance(before, 0)
+    assert account.advance(after, 10) is None
+    assert misses.to_losses().failed_reads == 1

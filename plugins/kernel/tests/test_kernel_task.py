@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from omn_kernel.procfs.task import (
     SchedulerAccount,
     find_status_field,
+    parse_io,
     parse_schedstat,
     parse_stat,
     parse_statm,
@@ -88,3 +89,13 @@ def test_status_of_the_first_line_is_found() -> None:
 def test_status_lacks_what_a_kernel_does_not_write() -> None:
     """A field that is not there is None and not an empty text."""
     assert find_status_field(STATUS, "NoNewPrivs") is None
+
+
+def test_io_is_read_by_the_kernels_names() -> None:
+    """Seven lines, each a name and a number; one that a later kernel adds is read too."""
+    content = (
+        b"rchar: 7027\nwchar: 0\nsyscr: 10\nsyscw: 0\nread_bytes: 4096\nwrite_bytes: 0\ncancelled_write_bytes: 1\n"
+    )
+    assert parse_io(content)["read_bytes"] == 4096
+    assert parse_io(content)["cancelled_write_bytes"] == 1
+    assert len(parse_io(content + b"more: 5\n")) == 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from omn_core.api import MachineRefused
 from omn_kernel.polled import PolledFile, place, read_file
@@ -81,13 +82,20 @@ def list_threads(sysroot: str, pid: int) -> list[int]:
         raise ProcessGone(f"process {pid} is not there") from None
 
 
-def refuse_reading(pid: int, name: str) -> MachineRefused:
-    """Make the refusal of a file or folder of a process that is closed to this user: what is missing, what mends it."""
-    if read_privileges("/").has("sys_ptrace"):
-        reason, remedy = "CAP_SYS_PTRACE is in effect, and does not help", "a security module may withhold it"
-    else:
-        reason, remedy = explain("sys_ptrace")
+def refuse_reading(pid: int, name: str, takes: Sequence[str] = ("sys_ptrace",)) -> MachineRefused:
+    """Make the refusal of a file or folder of a process that is closed to this user: what is missing, what mends it.
+
+    `takes` names the capabilities that another user's takes.
+    """
+    privileges = read_privileges("/")
+    missing = [capability for capability in takes if not privileges.has(capability)]
+    if missing:
+        reason, remedy = explain(missing[0], beside=missing[1:])
         remedy = f"run omn as the owner of the process; {remedy}"
+    else:
+        held = " and ".join(f"CAP_{capability.upper()}" for capability in takes)
+        agrees = "is in effect, and does" if len(takes) == 1 else "are in effect, and do"
+        reason, remedy = f"{held} {agrees} not help", "a security module may withhold it"
     return MachineRefused(f"process {pid} does not let this user read its {name}: {reason}", remedy)
 
 
@@ -95,10 +103,11 @@ class ProcessFile:
     """One file of one process, or of one of its threads, opened when first read and kept.
 
     `bound_to_memory` says that the kernel ties the open file to the address space it was opened on (smaps,
-    smaps_rollup, numa_maps): an execve replaces that one, so the file is opened for every reading.
+    smaps_rollup, numa_maps): an execve replaces that one, so the file is opened for every reading. `takes` names the
+    capabilities that another user's takes.
     """
 
-    __slots__ = ("_bound_to_memory", "_file", "_many_records", "_path", "_sysroot", "pid", "tid")
+    __slots__ = ("_bound_to_memory", "_file", "_many_records", "_path", "_sysroot", "_takes", "pid", "tid")
 
     def __init__(
         self,
@@ -109,6 +118,7 @@ class ProcessFile:
         tid: int | None = None,
         many_records: bool = False,
         bound_to_memory: bool = False,
+        takes: Sequence[str] = ("sys_ptrace",),
     ) -> None:
         self.pid = pid
         self.tid = tid
@@ -116,6 +126,7 @@ class ProcessFile:
         self._path = place(sysroot, f"{find_folder(pid, tid)}/{name}")
         self._many_records = many_records
         self._bound_to_memory = bound_to_memory
+        self._takes = takes
         self._file: PolledFile | None = None
 
     def read(self) -> bytes:
@@ -132,7 +143,7 @@ class ProcessFile:
             if has_ended(self._sysroot, self.pid, self.tid):
                 raise ProcessGone(f"{_name(self.pid, self.tid)} has ended") from None
         except PermissionError:
-            raise refuse_reading(self.pid, self._path.rpartition("/")[2]) from None
+            raise refuse_reading(self.pid, self._path.rpartition("/")[2], self._takes) from None
         return self._read_again()
 
     def _read_again(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What /proc/<pid>/{stat,statm,status,schedstat} say of a task. Pure functions from bytes; see proc(5)."""
+"""What /proc/<pid>/{stat,statm,status,schedstat,io} say of a task. Pure functions from bytes; see proc(5)."""
 
 from __future__ import annotations
 
@@ -116,3 +116,9 @@ def parse_schedstat(content: bytes) -> SchedulerAccount:
     """Parse /proc/<pid>/schedstat, or a task's. Raises ValueError where the kernel wrote something else."""
     run_ns, wait_ns, slices = content.split()
     return SchedulerAccount(int(run_ns), int(wait_ns), int(slices))
+
+
+def parse_io(content: bytes) -> dict[str, int]:
+    """Parse /proc/<pid>/io, or a task's, by the kernel's names: bytes, and system calls (syscr, syscw)."""
+    lines = (line.partition(b": ") for line in content.split(b"\n"))
+    return {name.decode(): int(value) for name, colon, value in lines if colon}

@@ -1,0 +1,30 @@
+"""What the io family hands over. Nothing of its collectors is imported here."""
+
+from __future__ import annotations
+
+from omn_core.api import CollectorRow, hookimpl
+
+OMN_CONTRACT = "1.0"
+
+
+@hookimpl
+def omn_catalog() -> str:
+    """Return this package: `catalog.yaml` lies beside this module."""
+    return "omn_io"
+
+
+@hookimpl
+def omn_collectors() -> list[CollectorRow]:
+    """Return what this family collects."""
+    return [
+        CollectorRow("io.bytes", "fs:proc:diskstats", "omn_io.transfers:Bytes"),
+        CollectorRow("io.iops", "fs:proc:diskstats", "omn_io.transfers:Requests"),
+        CollectorRow("io.merges", "fs:proc:diskstats", "omn_io.transfers:Merges"),
+        CollectorRow("io.util", "fs:proc:diskstats", "omn_io.busy:Busy"),
+        CollectorRow("io.inflight", "fs:proc:diskstats", "omn_io.inflight:InFlight"),
+        CollectorRow("io.pressure", "fs:proc:pressure", "omn_io.pressure:IoPressure"),
+        CollectorRow("io.pressure", "fs:cgroup2:pressure", "omn_io.pressure:IoPressure"),
+        CollectorRow(
+            "io.process", "fs:proc:io", "omn_io.process:ProcessIo", several_processes=True, needs_process=True
+        ),
+    ]
