@@ -61,7 +61,7 @@ class DescriptorTable:
                 return {None: count}
             folder, names = self._list()
             # Each link takes the check again: a folder may be listed whose links are closed.
-            counted = _count_kinds(folder, names) if self._by_kind else {None: len(names)}
+            counted: Mapping[str | None, int] = _count_kinds(folder, names) if self._by_kind else {None: len(names)}
         except (FileNotFoundError, ProcessLookupError):
             raise ProcessGone(f"process {self._pid} has ended") from None
         except PermissionError:
