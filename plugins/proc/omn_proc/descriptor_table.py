@@ -60,13 +60,15 @@ class DescriptorTable:
             if not self._by_kind and self._is_sized and (count := os.stat(self._folder).st_size):
                 return {None: count}
             folder, names = self._list()
+            # Each link takes the check again: a folder may be listed whose links are closed.
+            counted: Mapping[str | None, int] = _count_kinds(folder, names) if self._by_kind else {None: len(names)}
         except (FileNotFoundError, ProcessLookupError):
             raise ProcessGone(f"process {self._pid} has ended") from None
         except PermissionError:
             raise refuse_reading(self._pid, "fd") from None
         if not names and has_ended(self._sysroot, self._pid):
             raise ProcessGone(f"process {self._pid} has ended")
-        return _count_kinds(folder, names) if self._by_kind else {None: len(names)}
+        return counted
 
     def _list(self) -> tuple[str, list[str]]:
         """List the descriptors, and where: a first thread that ended shows none, and its process's others do."""

@@ -228,6 +228,22 @@ def test_descriptors_of_a_launched_program(omn: Command) -> None:
     assert omn("proc.fd", "--tid", str(os.getpid())).code == 2
 
 
+def test_links_that_are_closed_refuse_although_the_folder_lists(
+    sysroot: Sysroot, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel checks each link again, and may keep them even from root: that is a refusal, with what would help."""
+
+    def refuse(path: str) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    sysroot.write_process(7).write_process(7, tid=7).link("/proc/7/fd/0", "/dev/null")
+    monkeypatch.setattr(os, "readlink", refuse)
+    with pytest.raises(MachineRefused, match="process 7 does not let this user read its fd"):
+        drive(catalog, bind_fixture(7), ["descriptor"], sysroot=sysroot).__enter__()
+    with drive(catalog, bind_fixture(7), sysroot=sysroot) as driver:
+        assert driver.sample()[0]["descriptors"] == 1
+
+
 FIRST_THREAD_ENDS = """
 import ctypes, os, sys, threading, time
 
