@@ -46,8 +46,9 @@ class ResolvedRequest:
 
     `adds_up` says whether its values sum to a total (a level never does); `chain` is the chain as walked; `unverified`
     the requirements of the chosen backend that could not be checked; `defaulted` what nobody asked for and the catalog
-    left no choice about; `filter_applied_by` is `kernel` or `userspace`, None without a filter; `scale` is the
-    vocabulary's word for how text scales the unit, None where it has none.
+    left no choice about; `filter_fields` the fields that its filter names, and `filter_applied_by` who applies it,
+    `kernel` or `userspace`, None without one; `scale` the vocabulary's word for how text scales the unit, None where it
+    has none.
     """
 
     request: Request
@@ -66,6 +67,7 @@ class ResolvedRequest:
     unverified: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
+    filter_fields: tuple[str, ...] = ()
     filter_applied_by: str | None = None
     scale: str | None = None
 
@@ -74,14 +76,20 @@ class ResolvedRequest:
         """The keys that divide the answer into series."""
         return self.request.keys
 
+    def is_divided_by(self, name: str) -> bool:
+        """Tell whether a key, the filter or an emit names something, so that a reading needs a row for each of it.
+
+        Raw rows alone divide nothing: a series over time must not mix the parts of an instant with their whole.
+        """
+        return name in (*self.keys, *self.filter_fields) or any(emit.attribute == name for emit in self.emits)
+
     def shows(self, attribute: str) -> bool:
         """Tell whether the answer can show an attribute: as a key, in the filter, by an emit or in raw rows.
 
         A collector asks it of an attribute that costs a reading of its own.
         """
-        if attribute in (self.value, *self.keys) or attribute in (self.request.filter or ""):
-            return True
-        return any(emit.attribute == attribute or emit.name == "raw" for emit in self.emits)
+        is_listed = any(emit.name == "raw" for emit in self.emits)
+        return is_listed or attribute == self.value or self.is_divided_by(attribute)
 
 
 @attrs.frozen

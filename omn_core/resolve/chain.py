@@ -199,6 +199,7 @@ def _make_resolved(completed: Completed, chosen: Judged, judged: list[Judged], r
         unverified=chosen.unverified + _unseen(entry, backend),
         defaulted=completed.defaulted,
         degraded=() if backend.degrades is None else (backend.degrades,),
+        filter_fields=() if completed.filter is None else completed.filter.fields,
         filter_applied_by=_place_filter(completed.filter, backend),
         scale=None if meaning is None else meaning.scale,
     )

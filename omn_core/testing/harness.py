@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from omn_core.errors import RequestError
+from omn_core.filter import compile_filter
 from omn_core.model.batch import Batch, Names
 from omn_core.model.catalog import Entry
 from omn_core.model.collector import BoundTarget, Collector, ProcessHandle, RunContext
@@ -31,11 +32,12 @@ def resolve_onto(
     keys: Sequence[str] = (),
     value: str | None = None,
     interval_ns: int = 1_000_000_000,
+    predicate: str | None = None,
 ) -> ResolvedRequest:
     """Return a request on a backend of its entry, without asking the machine whether it has what that needs.
 
-    The mode is the entry's first where none is named, the emit its first of that mode. Raises RequestError where
-    the chain has no such backend.
+    The mode is the entry's first where none is named, the emit its first of that mode; `predicate` is its filter.
+    Raises RequestError where the chain has no such backend.
     """
     chosen = entry.backend(backend)
     if chosen is None:
@@ -44,7 +46,7 @@ def resolve_onto(
     emits = (EmitSpec(entry.emits_of(chosen, mode)[0]),)
     value = value or entry.value
     return ResolvedRequest(
-        Request(entry.id, mode, emits, tuple(keys), target),
+        Request(entry.id, mode, emits, tuple(keys), target, predicate),
         entry,
         chosen,
         CollectorRow(entry.id, backend, ""),
@@ -56,6 +58,7 @@ def resolve_onto(
         entry.unit_of(chosen, value),
         entry.adds_up(mode),
         interval_ns if mode == "poll" else None,
+        filter_fields=() if predicate is None else compile_filter(predicate).fields,
     )
 
 

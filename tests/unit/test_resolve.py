@@ -479,3 +479,16 @@ def test_no_other_plugin_is_asked_about_a_class(laboratory: Any, ground: Ground)
     assert [backend["state"] for backend in listed["backends"]] == ["available", "unknown"]
     assert "other" in ground.registry.requirements
     assert "omn_other.asked" not in sys.modules
+
+
+@pytest.mark.spec("RES-1")
+def test_what_a_request_names_is_known_by_word_and_never_by_a_part_of_one(ground: Ground) -> None:
+    """A key, a filter's field and an emit's attribute are named; a longer word that holds the name is not it."""
+    ground.build("a available")
+    filtered = ground.resolve(filter="comm == 'depth'")
+    assert (filtered.is_divided_by("comm"), filtered.is_divided_by("depth")) == (True, False)
+    assert not filtered.is_divided_by("com")
+    assert ground.resolve(keys=["task"]).is_divided_by("task")
+    assert ground.resolve(emits=["summary@comm"]).is_divided_by("comm")
+    raw = ground.resolve(emits=["raw"])
+    assert (raw.shows("comm"), raw.is_divided_by("comm")) == (True, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TypeVar
@@ -18,12 +17,6 @@ from omn_core.api import BoundTarget, MachineRefused, ResolvedRequest, RunContex
 Content = TypeVar("Content")
 
 
-def is_divided_by(resolved: ResolvedRequest, key: str) -> bool:
-    """Tell whether a request asks for a key: divides by it, filters on it, or names it to an emit."""
-    is_filtered = re.search(rf"\b{key}\b", resolved.request.filter or "") is not None
-    return is_filtered or key in resolved.keys or any(emit.attribute == key for emit in resolved.emits)
-
-
 class Devices:
     """The devices of a target: the one that it names, or every whole device of the machine.
 
@@ -37,7 +30,7 @@ class Devices:
         self._sysroot = context.sysroot
         self._misses = misses
         self._named = target.place if isinstance(target.place, BlockDevice) else None
-        self.is_divided = self._named is not None or is_divided_by(resolved, "dev")
+        self.is_divided = self._named is not None or resolved.is_divided_by("dev")
         self._known: dict[str, BlockDevice] = {}
         self._last: Mapping[str, Disk] = {}
         self._stacked: dict[str, Disk] = {}

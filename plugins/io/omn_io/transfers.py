@@ -9,7 +9,7 @@ from omn_kernel.polling import Rows
 from omn_kernel.procfs.disks import SECTOR_BYTES
 
 from omn_core.api import BoundTarget
-from omn_io.devices import DeviceCounterCollector, Moved, is_divided_by
+from omn_io.devices import DeviceCounterCollector, Moved
 
 
 @attrs.frozen
@@ -35,7 +35,7 @@ class Transfers(DeviceCounterCollector, ABC):
     def open_files(self, target: BoundTarget) -> None:
         """Open the file."""
         super().open_files(target)
-        self._by_direction = is_divided_by(self.resolved, "dir")
+        self._by_direction = self.resolved.is_divided_by("dir")
 
     def make_moved_rows(self, moved: list[Moved]) -> Rows:
         """Return the rows; a direction that this kernel does not count is absent."""

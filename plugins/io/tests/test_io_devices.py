@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -41,10 +42,10 @@ def drive(registry: Registry, catalog: Catalog, sysroot: Sysroot, clock: Steps) 
     def make(source: str, *keys: str, dev: str | None = None, emit: EmitSpec | None = None, says: str = "") -> Driver:
         target = bind_machine() if dev is None else bind_one(sysroot, dev)
         entry = catalog.entries[source]
-        resolved = resolve_onto(entry, "fs:proc:diskstats", target.target, mode="poll", keys=keys)
+        how: dict[str, Any] = {"mode": "poll", "keys": keys, "predicate": says or None}
+        resolved = resolve_onto(entry, "fs:proc:diskstats", target.target, **how)
         if emit is not None:
             resolved = attrs.evolve(resolved, emits=(emit,))
-        resolved = attrs.evolve(resolved, request=attrs.evolve(resolved.request, filter=says or None))
         factory = registry.load(registry.collectors[source, "fs:proc:diskstats"].factory)
         return Driver(factory(), resolved, target, sysroot=str(sysroot), clock=clock)
 

@@ -34,14 +34,10 @@ class CachesCollector(MachineFileCollector):
             "active_objects": [cache.active_objects for cache in caches],
             "objects": [cache.objects for cache in caches],
         }
-        if self.resolved.mode != "snapshot" and not self._names_caches():
+        if self.resolved.mode != "snapshot" and not self.resolved.is_divided_by("cache"):
             return Rows.of_one({name: sum(values) for name, values in amounts.items()})
         amounts["object_bytes"] = [cache.object_bytes for cache in caches]
         return Rows({"cache": [cache.name for cache in caches]}, amounts)
-
-    def _names_caches(self) -> bool:
-        asked = {*self.resolved.keys, *(emit.attribute for emit in self.resolved.emits)}
-        return "cache" in asked or "cache" in (self.resolved.request.filter or "")
 
 
 class TotalsCollector(MachineFileCollector):

@@ -38,14 +38,11 @@ def drive(registry: Registry, catalog: Catalog) -> Drive:
         *,
         target: BoundTarget | None = None,
         sysroot: object = "/",
-        filter_text: str | None = None,
         emits: tuple[EmitSpec, ...] = (),
         **how: Any,
     ) -> Driver:
         target = target or bind_machine()
         resolved = resolve_onto(catalog.entries[source], backend, target.target, **how)
-        if filter_text is not None:
-            resolved = attrs.evolve(resolved, request=attrs.evolve(resolved.request, filter=filter_text))
         if emits:
             resolved = attrs.evolve(resolved, emits=emits)
         factory = registry.load(registry.collectors[source, backend].factory)
@@ -169,7 +166,7 @@ def test_slab_caches_are_rows_where_they_are_asked_apart(sysroot: Sysroot, drive
     assert not {"cache", "object_bytes"} & set(row)
     with drive("mem.slab", "fs:proc:slabinfo", sysroot=sysroot, mode="poll", keys=["cache"]) as driver:
         assert len(driver.sample()) == 2
-    how = {"sysroot": sysroot, "mode": "poll", "filter_text": 'cache == "dentry"'}
+    how = {"sysroot": sysroot, "mode": "poll", "predicate": 'cache == "dentry"'}
     with drive("mem.slab", "fs:proc:slabinfo", **how) as driver:
         assert len(driver.sample()) == 2
 

@@ -11,7 +11,6 @@ from omn_kernel.procfs.process import ProcessFile, ProcessGone
 
 from omn_core.api import BoundTarget, MachineRefused
 from omn_proc.descriptor_table import DescriptorTable
-from omn_proc.division import is_divided_by
 from omn_proc.limit_table import OPEN_FILES, Limit, compute_used, parse_limits
 
 
@@ -54,7 +53,7 @@ class Descriptors(ProcessCollector[Opened]):
 
     def open_files(self, target: BoundTarget) -> None:
         """Follow the processes. Raises MachineRefused before anything runs where their descriptors are closed."""
-        self._by_kind = self.resolved.mode == "snapshot" or is_divided_by(self.resolved, "descriptor")
+        self._by_kind = self.resolved.mode == "snapshot" or self.resolved.is_divided_by("descriptor")
         self._wants_limit = any(self.resolved.shows(name) for name in ("limit", "hard_limit", "used"))
         super().open_files(target)
         for process in () if target.launched else self.followed.processes:

@@ -13,7 +13,6 @@ from omn_kernel.procfs.task import parse_stat
 
 from omn_core.api import BoundTarget, MachineRefused
 from omn_proc.descriptor_table import DescriptorTable
-from omn_proc.division import is_divided_by
 from omn_proc.limit_table import OPEN_FILES, Limit, compute_used, find_nearest, parse_limits, parse_uses
 
 
@@ -62,7 +61,7 @@ class Limits(ProcessCollector[Bounds]):
 
     def open_files(self, target: BoundTarget) -> None:
         """Follow the processes."""
-        self._is_whole = self.resolved.mode == "snapshot" or is_divided_by(self.resolved, "resource")
+        self._is_whole = self.resolved.mode == "snapshot" or self.resolved.is_divided_by("resource")
         self._closed: dict[int, None] = {}
         super().open_files(target)
 

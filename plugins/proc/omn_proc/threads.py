@@ -11,7 +11,6 @@ from omn_kernel.procfs.process import ProcessFile, find_comm, has_ended, list_th
 from omn_kernel.procfs.task import parse_stat
 
 from omn_core.api import BoundTarget
-from omn_proc.division import is_divided_by
 
 
 @attrs.frozen
@@ -61,8 +60,8 @@ class Threads(ProcessCollector[list[Named]]):
 
     def open_files(self, target: BoundTarget) -> None:
         """Follow the processes. Raises MachineRefused for one that is not there."""
-        self._by_task = self.resolved.mode == "snapshot" or is_divided_by(self.resolved, "task")
-        self._by_name = is_divided_by(self.resolved, "comm")
+        self._by_task = self.resolved.mode == "snapshot" or self.resolved.is_divided_by("task")
+        self._by_name = self.resolved.is_divided_by("comm")
         super().open_files(target)
 
     def open_source(self, pid: int, tid: int | None) -> Source[list[Named]]:
