@@ -34,13 +34,14 @@ def read_cached(name: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        return None
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or not stat.S_ISREG(found.st_mode):
-            return None
         return file.read()
 
 

@@ -11,6 +11,9 @@ import enum
 
 import attrs
 
+PLUGIN_FAULTS = (Exception, SystemExit)
+"""What a guard catches around a plugin's code: whatever it raises, and an exit that is not its own to make."""
+
 
 class Whose(enum.Enum):
     """Whose gap a refusal is; the value is the exit code."""

@@ -6,6 +6,7 @@ are refused before any value is built.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ MAXIMUM_NODES = 100_000
 
 MAXIMUM_DEPTH = 40
 """How deep values may nest."""
+
+_LONGEST_INTEGER = 40
+"""How many digits a whole number may have; 2^128 has 39."""
 
 _TOO_MANY_DIGITS = "a number here has more digits than any that is read"  # Python converts 4300 at most
 
@@ -50,10 +54,12 @@ class Located:
 def parse_yaml(text: str) -> Located:
     """Read one YAML 1.2 document. Raises LocatedError with the line of what is wrong."""
     from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it: the latest one counts
+            node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context).split())
@@ -86,7 +92,9 @@ class _Builder:
         line = node.start_mark.line + 1
         self._count += 1
         if self._count > MAXIMUM_NODES:
-            raise LocatedError(line, f"aliases here expand to more than {MAXIMUM_NODES} values")
+            raise LocatedError(
+                line, f"a file holds at most {MAXIMUM_NODES} values, those of aliases counted where they stand"
+            )
         if len(path) > MAXIMUM_DEPTH:
             raise LocatedError(line, f"values nest deeper than {MAXIMUM_DEPTH}")
         if id(node) in self._open:
@@ -139,10 +147,21 @@ def _scalar(node: Any) -> Any:
             case "float":
                 return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
             case "str" | "timestamp":
-                return text
+                return _encodable(text, line)
+    except LocatedError as error:
+        raise LocatedError(line, error.reason) from error
     except ValueError as error:
         raise LocatedError(line, f"{text!r} is no {tag}") from error
     raise LocatedError(line, f"the tag {node.tag} makes no plain value")
+
+
+def _encodable(text: str, line: int | None) -> str:
+    """Return a text that is one. Raises LocatedError for half a surrogate pair, which stands for no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise LocatedError(line, f"{text!r} holds half a surrogate pair, which is no character") from error
+    return text
 
 
 def _boolean(text: str) -> bool:
@@ -159,9 +178,13 @@ def _integer(text: str) -> int:
     for prefix, base in (("0o", 8), ("0x", 16), ("0b", 2)):
         if digits.startswith(prefix):
             return sign * int(digits[2:], base)
-    if len(digits) > 40:
-        raise ValueError(text)
-    return sign * int(digits)
+    return sign * _decimal(digits)
+
+
+def _decimal(text: str) -> int:
+    if len(text) > _LONGEST_INTEGER:
+        raise LocatedError(None, _TOO_MANY_DIGITS)
+    return int(text)
 
 
 def parse_json(text: str) -> Located:
@@ -169,15 +192,33 @@ def parse_json(text: str) -> Located:
     import json
 
     try:
-        return Located(json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant))
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_decimal)
+        return _bound(value)
     except json.JSONDecodeError as error:
         raise LocatedError(error.lineno, error.msg[:1].lower() + error.msg[1:]) from None
     except RecursionError:
-        raise LocatedError(None, "values nest too deeply") from None
-    except LocatedError:
-        raise
-    except ValueError:
-        raise LocatedError(None, _TOO_MANY_DIGITS) from None
+        raise LocatedError(None, f"values nest deeper than {MAXIMUM_DEPTH}") from None
+
+
+def _bound(value: Any) -> Located:
+    """Hold values that were read to the limits of YAML's, which is read node by node."""
+    count, waiting = 0, [(value, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        count += 1
+        if count > MAXIMUM_NODES:
+            raise LocatedError(None, f"a file holds at most {MAXIMUM_NODES} values")
+        if depth > MAXIMUM_DEPTH:
+            raise LocatedError(None, f"values nest deeper than {MAXIMUM_DEPTH}")
+        if isinstance(one, str):
+            _encodable(one, None)
+        elif isinstance(one, dict):
+            waiting += [(part, depth + 1) for part in one.values()]
+            for name in one:
+                _encodable(name, None)
+        elif isinstance(one, list):
+            waiting += [(part, depth + 1) for part in one]
+    return Located(value)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -199,12 +240,14 @@ def parse_toml(text: str) -> Located:
     import tomllib
 
     try:
-        return Located(tomllib.loads(text))
+        return _bound(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         reason = re.sub(r" \(at (line|end).*\)$", "", str(error))
         raise LocatedError(int(found[1]) if found else None, reason[:1].lower() + reason[1:]) from None
     except RecursionError:
-        raise LocatedError(None, "values nest too deeply") from None
+        raise LocatedError(None, f"values nest deeper than {MAXIMUM_DEPTH}") from None
+    except LocatedError:
+        raise
     except ValueError:
         raise LocatedError(None, _TOO_MANY_DIGITS) from None

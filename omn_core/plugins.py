@@ -6,8 +6,10 @@ time in a guard of its own. A plugin that fails is a record with a reason; the o
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -17,6 +19,7 @@ import attrs
 import pluggy
 
 from omn_core import __version__, hookspecs
+from omn_core.errors import PLUGIN_FAULTS
 from omn_core.model.rows import (
     CollectorRow,
     CommandRow,
@@ -65,8 +68,11 @@ class PluginRecord:
 
     def fail(self, state: str, reason: str) -> None:
         """Record a reason. The first state stands, later reasons are added to it."""
+        from omn_core.names import render_printable
+
         if self.state == "loaded":
             self.state = state
+        reason = render_printable(" ".join(reason.split()))
         self.reason = reason if self.reason is None else f"{self.reason}; {reason}"
 
 
@@ -138,7 +144,9 @@ def _load_records() -> list[PluginRecord]:
         record = records[entry.name, entry.value] = record_of(entry)
         record.fail("failed", f"importing {entry.value} raised {type(error).__name__}: {error}")
 
-    for extension in _make_manager(disabled, note_failure).extensions:
+    with contextlib.redirect_stdout(sys.stderr):  # what a module prints as it is imported is no part of the answer
+        extensions = _make_manager(disabled, note_failure).extensions
+    for extension in extensions:
         record = records[extension.name, extension.entry_point.value] = record_of(extension.entry_point)
         record.module = extension.plugin
         _check_contract(record)
@@ -210,7 +218,7 @@ def _call(record: PluginRecord, hook: str, function: Any) -> Any:
     """Call one plugin's hook in its guard: what it raises is its record's reason, and it hands over nothing."""
     try:
         return function()
-    except (Exception, SystemExit) as error:  # a guarded plugin call: one of the three places for a broad except
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: one of the three places for a broad except
         record.fail("failed", f"{hook} raised {type(error).__name__}: {error}")
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from omn_core.errors import MachineRefused, RequestError, RunFailed
+from omn_core.errors import MachineRefused, Refused, RequestError, RunFailed
 from omn_core.format.as_json import JSON
 from omn_core.format.plain import SCHEMA, compute_plain_cost
 from omn_core.model.result import Document
@@ -68,7 +68,10 @@ def write_run(folder: Path, document: Document, *, session: str, resolved: Any, 
     results last; files of other names stay. Raises RunFailed where something cannot be written: unless it was the
     placing itself that failed, the folder then holds what it held before.
     """
-    make_folder(folder)
+    try:
+        make_folder(folder)
+    except Refused as error:  # it was there before the run: what it lacks now is no matter of the request
+        raise RunFailed(error.reason) from error
     style = TextStyle()
 
     def write_json(value: Any) -> Writer:

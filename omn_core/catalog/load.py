@@ -28,7 +28,7 @@ from omn_core.catalog.shape import (
     make_catalog_converter,
     make_entry,
 )
-from omn_core.errors import CatalogError
+from omn_core.errors import PLUGIN_FAULTS, CatalogError
 from omn_core.located import Located, LocatedError, parse_yaml
 from omn_core.model.catalog import Catalog, Entry, Vocabulary
 from omn_core.plugins import PluginRecord, Registry, settle_clash
@@ -95,7 +95,7 @@ def _iter_package_files(record: PluginRecord) -> Iterator[tuple[str, str]]:
             yield f"{package}/{item.name}", item.read_text(encoding="utf-8")
         if not found:
             record.fail("failed", f"its catalog package {package!r} holds no YAML file")
-    except Exception as error:  # a guarded plugin call: a package is found by importing it
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: a package is found by importing it
         record.fail("failed", f"its catalog package {package!r} cannot be read: {type(error).__name__}: {error}")
 
 

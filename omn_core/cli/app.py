@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omn_core.cli.entry import FAILED, FAILED_AFTER, REFUSED
-from omn_core.errors import OmnError, PluginError, Refused, RunFailed, Whose
+from omn_core.cli.streams import complain
+from omn_core.errors import PLUGIN_FAULTS, OmnError, PluginError, Refused, RunFailed, Whose
 from omn_core.model.style import TextStyle
 from omn_core.plugins import Registry, discover
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MEASURE = "trace"
 """The subcommand that measures; the word is optional before a source."""
+
+_ASK_NO_PROGRAM = frozenset({"catalog", "help", "list", "plugins"})
+"""The core's commands that no program stands behind: what follows their `--` is a word, as click reads it."""
 
 
 class Application:
@@ -75,7 +78,7 @@ class Commands(click.Group):
             return None
         try:
             command = self.registry.load(row.reference)
-        except Exception as error:  # a guarded plugin call: importing what a row names runs the plugin's code
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: importing what a row names runs the plugin's code
             raise PluginError(cmd_name, None, f"the command cannot be imported: {error}") from error
         if not isinstance(command, click.Command):
             raise PluginError(cmd_name, None, f"{row.reference} is {type(command).__name__}, no click command")
@@ -122,17 +125,11 @@ def run_command(arguments: list[str]) -> int:
         return _say(FAILED)
     except OmnError as error:
         return render_error(error)
-    except BrokenPipeError:
-        drop_stdout()
-        return _say(FAILED)
-    except Exception:  # a defect of omn's or of a plugin's: shown whole, and ended like any run that failed
-        traceback.print_exc()
-        return _say(FAILED)
 
 
 def _split_program(arguments: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
     """Take the program apart from the options: everything after the first `--` is its own, untouched."""
-    if "--" not in arguments:
+    if "--" not in arguments or arguments[0] in _ASK_NO_PROGRAM:
         return arguments, None
     at = arguments.index("--")
     return arguments[:at], tuple(arguments[at + 1 :])
@@ -156,10 +153,10 @@ def _name_known(own: list[str], registry: Registry) -> list[str]:
 def render_error(error: OmnError) -> int:
     """Write an error to stderr, its remedy on a line of its own and the fixed sentence last. Returns its code."""
     reason = getattr(error, "reason", None) if isinstance(error, Refused) else str(error)
-    print(f"omn: {reason}", file=sys.stderr)
+    complain(f"omn: {reason}")
     if isinstance(error, Refused):
         if error.remedy is not None:
-            print(f"     {error.remedy}", file=sys.stderr)
+            complain(f"     {error.remedy}")
         return _say(REFUSED) if error.whose is Whose.MACHINE else error.exit_code
     if isinstance(error, RunFailed):
         return _say(FAILED_AFTER if error.written else FAILED)
@@ -167,21 +164,16 @@ def render_error(error: OmnError) -> int:
 
 
 def _say(sentence: str) -> int:
-    print(sentence, file=sys.stderr)
+    complain(sentence)
     return 1
 
 
 def _say_usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
-    print(f"omn: {error.format_message()}", file=sys.stderr)
+    complain(f"omn: {error.format_message()}")
     if context is not None:
-        print(f"     '{context.command_path} --help' shows what there is", file=sys.stderr)
+        complain(f"     '{context.command_path} --help' shows what there is")
     return 2
-
-
-def drop_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's own flush at exit does not complain again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def get_application(context: click.Context) -> Application:

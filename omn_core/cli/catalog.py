@@ -9,6 +9,7 @@ import attrs
 import click
 
 from omn_core.cli.app import get_application
+from omn_core.cli.options import FOLDER
 from omn_core.cli.output import write_plain
 from omn_core.model.catalog import Backend, Entry
 from omn_core.resolve.complete import find_entry
@@ -20,9 +21,7 @@ _LISTS = ("keys", "filter_fields")
 @click.command("catalog", epilog="\b\nExamples:\n  omn catalog mem.rss\n  omn catalog mem --format json\n")
 @click.argument("word", required=False)
 @click.option("--format", "format_name", default="yaml", metavar="FORMAT", help="yaml, json or toml.")
-@click.option(
-    "--catalog", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Read this folder."
-)
+@click.option("--catalog", "folder", type=FOLDER, metavar="DIR", help="Read this folder.")
 @click.pass_context
 def catalog_command(context: click.Context, /, word: str | None, format_name: str, folder: Path | None) -> int:
     """Print the entry WORD, every entry of the family WORD, or all of them."""
@@ -32,7 +31,7 @@ def catalog_command(context: click.Context, /, word: str | None, format_name: st
     if word is None or word in catalog.families():
         entries = [entry for entry in catalog.entries.values() if word in (None, entry.family)]
     else:
-        entries = [find_entry(word, catalog)]
+        entries = [find_entry(word, catalog, application.registry)]
     write_plain(application, format_name, [make_plain_entry(entry) for entry in entries])
     return 0
 

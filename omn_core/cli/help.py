@@ -32,7 +32,7 @@ def help_command(context: click.Context, /, source: str | None) -> int:
         command = parent.command if source is None else parent.command.get_command(parent, source)  # type: ignore[attr-defined]  # the group's
         print(command.get_help(click.Context(command, info_name=source or "omn", parent=parent if source else None)))
         return 0
-    print("\n".join(_iter_lines(application, find_entry(source, application.catalog))))
+    print("\n".join(_iter_lines(application, find_entry(source, application.catalog, application.registry))))
     return 0
 
 

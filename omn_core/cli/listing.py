@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from omn_core.cli.app import Application, get_application
+from omn_core.cli.options import FOLDER
 from omn_core.cli.output import write_plain
 from omn_core.resolve.complete import find_entry
 from omn_core.resolve.listing import list_sources
@@ -21,9 +22,7 @@ from omn_core.resolve.listing import list_sources
 @click.argument("word", required=False)
 @click.option("--format", "format_name", default="text", metavar="FORMAT", help="text, json, yaml or toml.")
 @click.option("--usable", is_flag=True, help="Only the sources that can be measured here.")
-@click.option(
-    "--catalog", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Read this folder."
-)
+@click.option("--catalog", "folder", type=FOLDER, metavar="DIR", help="Read this folder.")
 @click.pass_context
 def list_command(
     context: click.Context, /, word: str | None, format_name: str, usable: bool, folder: Path | None
@@ -33,7 +32,7 @@ def list_command(
     application.catalog_folder = folder
     catalog = application.catalog
     if word is not None and word not in catalog.families():
-        find_entry(word, catalog)
+        find_entry(word, catalog, application.registry)
     listing = list_sources(catalog, application.registry, application.probes, word)
     if usable:
         listing["sources"] = [source for source in listing["sources"] if source["usable"]]
@@ -69,8 +68,10 @@ def _iter_lines(application: Application, listing: dict[str, Any], word: str | N
 
 def _iter_source(source: dict[str, Any], width: int, whole: bool, columns: int) -> Iterator[str]:
     mark = "+" if source["usable"] else "-"
-    yield f"  {mark} {source['id']:{width}}  {source['title']}"
     indent = " " * (width + 6)
+    yield from textwrap.wrap(
+        f"  {mark} {source['id']:{width}}  {source['title']}", columns, subsequent_indent=indent, break_on_hyphens=False
+    )
     if source["usable"] and not whole:
         yield f"{indent}through {source['through']}"
         return

@@ -34,6 +34,22 @@ class DurationType(click.ParamType[int]):
 
 DURATION = DurationType()
 
+
+class FolderType(click.Path):
+    """A folder's path, which is not empty: an unset variable of a shell would mean the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a Path."""
+        if value == "":
+            self.fail("an empty name is no folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FOLDER = FolderType()
+
 _OPTIONS = (
     click.option("-m", "--mode", metavar="MODE", help="How to read it: count, poll, snapshot, sample or trace."),
     click.option("-e", "--emit", "emits", multiple=True, metavar="EMIT", help="What to make of it; may be repeated."),
@@ -72,7 +88,7 @@ _OPTIONS = (
     click.option(
         "--catalog",
         "catalog_folder",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=FOLDER,
         metavar="DIR",
         help="Read the catalog from this folder in place of the installed ones.",
     ),
@@ -137,11 +153,11 @@ def _read_file(application: Application, source: str | None, given: dict[str, An
         raise RequestError(f"a session file (-f) and the source {source!r} are two questions", "ask one of them")
     asked = ("mode", "emits", "keys", "predicate", "value", "interval", "backend", "stack", "hz", "period", "symbols")
     for name in (*asked, *_TARGETS):
-        if given[name]:
+        if given[name] not in (None, ()) and given[name] is not False:
             flag = {"predicate": "filter", "emits": "emit"}.get(name, name)
             raise RequestError(f"--{flag} belongs to a request, and the requests are the session file's")
     session = read_session(given["session_file"], given["input_format"])
-    changes = {name: value for name, value in _session_fields(given).items() if value}
+    changes = {name: value for name, value in _session_fields(given).items() if value not in (None, {})}
     if given["duration"] is not None:
         changes["duration_ns"] = given["duration"]
     if application.program is not None:
@@ -161,7 +177,7 @@ def _apply_environment(session: Session) -> Session:
 
 def _choose_target(given: dict[str, Any], program: tuple[str, ...] | None) -> tuple[Target | None, Any]:
     """Return the request's target, and the program that is the window beside it where both are named."""
-    named = [name for name in _TARGETS if given[name] not in (None, False)]
+    named = [name for name in _TARGETS if given[name] is not None and given[name] is not False]
     if len(named) > 1:
         raise RequestError(f"{' and '.join('--' + name for name in named)} are two targets", "name one")
     launched = None if program is None else parse_target({"launch": list(program)})

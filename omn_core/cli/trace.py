@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from omn_core.cli.app import Application, drop_stdout, get_application
+from omn_core.cli.app import Application, get_application
 from omn_core.cli.entry import FAILED_AFTER
-from omn_core.cli.options import build_session, request_options
+from omn_core.cli.options import FOLDER, build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
-from omn_core.errors import RequestError, RunFailed
+from omn_core.cli.streams import complain, drop_stream
+from omn_core.errors import PLUGIN_FAULTS, RequestError, RunFailed
 from omn_core.model.request import Request, Session
 from omn_core.resolve.complete import Completed
 
@@ -39,7 +40,7 @@ Examples:
 )
 @request_options
 @click.option("--format", "format_name", default="text", metavar="FORMAT", help="How to print the answer.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the whole run there too.")
+@click.option("-o", "--output", type=FOLDER, metavar="DIR", help="Write the whole run there too.")
 @click.option("--dump-request", is_flag=True, help="Print the requests as JSON and leave.")
 @click.option("--dump-session", is_flag=True, help="Print a session that asks the same, and leave.")
 @click.option("--dump-resolved", is_flag=True, help="Print how this machine would serve it, and leave.")
@@ -59,6 +60,8 @@ def trace(context: click.Context, /, source: str | None, **given: Any) -> int:
         )
     if given["no_resolve"] and (not dumps or dumps[0] == "dump_resolved"):
         raise RequestError("--no-resolve means something beside --dump-request and --dump-session alone")
+    if dumps and given["output"] is not None:
+        raise RequestError("-o means nothing beside a dump, which runs nothing", "leave one of them out")
     if dumps:
         return _dump(application, session, dumps[0], given)
     return _measure(application, session, given)
@@ -69,7 +72,7 @@ def say_failed_plugins(application: Application) -> None:
     _ = application.catalog
     for record in application.registry.records:
         if record.reason is not None:
-            print(f"omn: plugin {record.name} ({record.distribution}): {record.reason}", file=sys.stderr)
+            complain(f"omn: plugin {record.name} ({record.distribution}): {record.reason}")
 
 
 def _dump(application: Application, session: Session, what: str, given: Mapping[str, Any]) -> int:
@@ -84,6 +87,7 @@ def _dump(application: Application, session: Session, what: str, given: Mapping[
         plain = [make_full_request(request) for request in whole.requests]
         sys.stdout.write(json.dumps(plain[0] if len(plain) == 1 else plain, indent=2) + "\n")
     elif what == "dump_session":
+        refuse_unspellable(whole)
         write_plain(application, "yaml" if name == "text" else name, make_plain_session(whole))
     else:
         from omn_core.resolve.plain import make_plain_resolved
@@ -101,6 +105,20 @@ def write_out(session: Session, completed: tuple[Completed, ...]) -> Session:
         for one in completed
     )
     return attrs.evolve(session, requests=requests)
+
+
+def refuse_unspellable(session: Session) -> None:
+    """Raise RequestError where a session file, which is UTF-8, would ask something else than this session does."""
+    from omn_core.session.shape import make_plain_session
+
+    text = json.dumps(make_plain_session(session), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"a session file is UTF-8, and this session holds bytes that are not: {text[error.start : error.end]!r}",
+            "give the program such an argument through a script that the session launches",
+        ) from error
 
 
 def make_full_request(request: Request) -> dict[str, Any]:
@@ -139,25 +157,40 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     _write(application, document, row.reference, given["output"], write_out(session, completed))
     failures = [result for result in document.results if result.failure is not None]
     for result in failures:
-        print(f"omn: {result.resolved.entry.id}: {result.failure}", file=sys.stderr)
+        complain(f"omn: {result.resolved.entry.id}: {result.failure}")
     if failures:
-        print(FAILED_AFTER, file=sys.stderr)
+        complain(FAILED_AFTER)
     return 1 if failures else 0
 
 
 def _write(application: Application, document: Document, encoder: str, folder: Path | None, session: Session) -> None:
-    """Write the run's folder, then the answer. What cannot be written fails the run, saying if anything was."""
-    if folder is not None:
-        _write_folder(application, document, folder, session)
+    """Write the run's folder, then the answer: one is written where the other cannot be.
+
+    Raises RunFailed where either could not be, saying if anything was.
+    """
+    unwritten: RunFailed | None = None
+    try:
+        if folder is not None:
+            _write_folder(application, document, folder, session)
+    except RunFailed as error:
+        unwritten = error
     try:
         application.registry.load(encoder).write(document, sys.stdout.buffer, application.style)
         sys.stdout.buffer.flush()
     except OSError as error:
-        drop_stdout()
-        raise RunFailed(f"the answer could not be written: {error}", folder is not None) from error
-    except Exception as error:  # a guarded plugin call: an encoder may be anybody's
-        reason = f"the answer could not be written: {encoder} raised {type(error).__name__}: {error}"
-        raise RunFailed(reason, folder is not None) from error
+        drop_stream(sys.stdout)
+        raise _explain_unwritten(error.strerror, folder is not None, unwritten) from error
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: an encoder may be anybody's
+        reason = f"{encoder} raised {type(error).__name__}: {error}"
+        raise _explain_unwritten(reason, folder is not None, unwritten) from error
+    if unwritten is not None:
+        raise RunFailed(unwritten.reason, written=True)
+
+
+def _explain_unwritten(reason: str | None, has_folder: bool, unwritten: RunFailed | None) -> RunFailed:
+    """Return the failure of an answer that could not be written, after its folder (`unwritten`: that neither was)."""
+    both = "" if unwritten is None else f"{unwritten.reason}, and "
+    return RunFailed(f"{both}the answer could not be written: {reason}", has_folder and unwritten is None)
 
 
 def _write_folder(application: Application, document: Document, folder: Path, session: Session) -> None:
@@ -167,6 +200,10 @@ def _write_folder(application: Application, document: Document, folder: Path, se
     from omn_core.store import compute_view, write_run
 
     text = io.BytesIO()
+    try:
+        refuse_unspellable(session)
+    except RequestError as error:
+        text.write(f"# This does not ask the same again: {error.reason}\n".encode())
     YAML.write_plain(make_plain_session(session), text, application.style)
     write_run(
         folder,

@@ -9,7 +9,7 @@ import numpy as np
 
 from omn_core.emit.base import Answer, Emit, Series
 from omn_core.emit.series import divide
-from omn_core.errors import PluginError
+from omn_core.errors import PLUGIN_FAULTS, PluginError
 from omn_core.model.batch import Batch, Column
 from omn_core.model.losses import Losses
 from omn_core.model.request import POLLED_MODES, EmitSpec
@@ -79,7 +79,7 @@ def _by_time(batch: Batch) -> Batch:
 def _load(row: EmitRow, registry: Registry) -> Emit:
     try:
         emit: Emit = registry.load(row.reference)
-    except Exception as error:  # a guarded plugin call: importing what a row names runs the plugin's code
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: importing what a row names runs the plugin's code
         raise _blame(row, registry, f"importing {row.reference} raised {type(error).__name__}: {error}") from error
     return emit
 
@@ -87,7 +87,7 @@ def _load(row: EmitRow, registry: Registry) -> Emit:
 def _compute(emit: Emit, series: Series, spec: EmitSpec, row: EmitRow, registry: Registry) -> Answer:
     try:
         found: Any = emit.compute(series, spec)
-    except Exception as error:  # a guarded plugin call
+    except PLUGIN_FAULTS as error:  # a guarded plugin call
         raise _blame(row, registry, f"emit {spec} raised {type(error).__name__}: {error}") from error
     if not isinstance(found, dict):
         raise _blame(row, registry, f"emit {spec} answered {type(found).__name__}, not a dict")

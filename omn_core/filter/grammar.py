@@ -118,7 +118,8 @@ def compile_filter(text: str) -> Filter:
 
 def make_complaint(text: str, column: int, reason: str) -> RequestError:
     """Return the error for a column (1-based) of a filter, with the filter and a mark under it."""
-    shown = text.replace("\n", " ").replace("\t", " ")
+    # One character for each, so that the mark stands under its column.
+    shown = "".join(character if character.isprintable() else " " for character in text)
     return RequestError(f"filter, column {column}: {reason}\n  {shown}\n  {' ' * (column - 1)}^")
 
 

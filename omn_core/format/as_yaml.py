@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from omn_core.format.names import escape_tree
 from omn_core.model.style import TextStyle
+from omn_core.names import escape_tree
 
 if TYPE_CHECKING:
     from omn_core.model.result import Document, Result

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omn_core.format.figures import mark_bound, render_key
-from omn_core.format.names import compute_width, pad
 from omn_core.format.scale import render_count, render_duration, render_number
 from omn_core.model.style import TextStyle
+from omn_core.names import compute_width, pad
 
 _LEAST_BAR = 8
 _GREATEST_BAR = 60

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from omn_core.format.names import escape_bytes
 from omn_core.model.batch import Batch, Column
 from omn_core.model.result import Result
+from omn_core.names import escape_bytes
 
 Row = dict[str, Any]
 

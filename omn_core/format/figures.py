@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omn_core.format.names import compute_width, pad, render_printable
 from omn_core.format.page import wrap
 from omn_core.format.scale import render_number
 from omn_core.model.style import TextStyle
+from omn_core.names import compute_width, pad, render_printable
 
 Row = tuple[Mapping[str, Any], Mapping[str, Any]]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import attrs
 
-from omn_core.format.names import compute_width
 from omn_core.model.style import TextStyle
+from omn_core.names import compute_width
 
 INDENT = 2
 LABEL = 11

@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 from omn_core import __version__
-from omn_core.format.names import escape_tree
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import Link, ResolvedRequest
 from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Result, Window
+from omn_core.names import escape_tree
 
 SCHEMA = 1
 """Version of the document's names and nesting. It goes up when one of them changes or goes."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omn_core.format.names import render_printable
 from omn_core.format.scale import render_count, render_duration
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest
 from omn_core.model.result import Adopted, Cost, FilterAccount, ProgramResult, Result
 from omn_core.model.target import Target
+from omn_core.names import render_printable
 
 _LONGEST_NAME = 240
 _PASSED_OVER = {

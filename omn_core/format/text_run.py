@@ -10,10 +10,10 @@ import attrs
 
 from omn_core.builtin import omn_emits
 from omn_core.emit.base import Emit
+from omn_core.errors import PLUGIN_FAULTS
 from omn_core.format import sentences
 from omn_core.format.events import Row, iter_rows
 from omn_core.format.figures import is_flat, render_figures, render_key
-from omn_core.format.names import render_printable
 from omn_core.format.page import Page, wrap
 from omn_core.format.plain import collect_degraded, collect_unverified
 from omn_core.model.request import READING_MODES, EmitSpec
@@ -21,6 +21,7 @@ from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import Document, Result, SeriesResult
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
+from omn_core.names import render_printable
 
 _LONGEST_VALUE = 240
 _BUILTIN = {row.name: row for row in omn_emits()}
@@ -110,7 +111,7 @@ def _render(emit: Emit | None, answer: Mapping[str, Any], unit: str, style: Text
     if emit is not None:
         try:
             return emit.render(answer, unit, style)
-        except Exception as error:  # a guarded plugin call: the numbers are there all the same
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: the numbers are there all the same
             why = f"(render raised {type(error).__name__}: {error}) "
     return wrap(render_printable(f"{why}{dict(answer)}"), style.width, "  ")
 

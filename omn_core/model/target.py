@@ -53,14 +53,17 @@ class Target:
         return {self.kind: list(self.value) if isinstance(self.value, tuple) else self.value}
 
     def __str__(self) -> str:
+        """Return the spelling of the command line, on one line and printable whatever the names are."""
+        from omn_core.names import render_printable
+
         if self.kind == "system":
             return "--system"
         if self.kind == "launch":
             import shlex
 
-            return "-- " + shlex.join(self.value)
+            return render_printable("-- " + shlex.join(self.value))
         value = ",".join(map(str, self.value)) if isinstance(self.value, tuple) else self.value
-        return f"--{self.kind} {value}"
+        return render_printable(f"--{self.kind} {value}")
 
 
 def parse_target(plain: Mapping[str, Any]) -> Target:
@@ -94,7 +97,9 @@ def _parse_value(kind: str, value: Any) -> Any:
 
 def parse_arguments(value: Any) -> tuple[str, ...]:
     """Read a program's argument list. Raises RequestError for anything but a non-empty list of strings."""
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(part, str) for part in value):
+    if value in ([], ()):
+        raise RequestError("no program is named: a program is a list of strings, its name first")
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
         raise RequestError(f"a program is a list of strings, its name first, not {value!r}")
     if any("\0" in part for part in value) or not value[0]:
         raise RequestError("a program's arguments hold no NUL byte, and its name is not empty")

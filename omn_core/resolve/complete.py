@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -15,7 +15,7 @@ from omn_core.filter.grammar import Comparison, make_complaint
 from omn_core.model.catalog import TEXT, Catalog, Entry, UnitMeaning
 from omn_core.model.request import POLLED_MODES, EmitSpec, Request
 from omn_core.model.target import Target
-from omn_core.plugins import Registry
+from omn_core.plugins import PluginRecord, Registry
 
 DEFAULT_INTERVAL_NS = 1_000_000_000
 """The interval of every polled source when none is asked: one second."""
@@ -41,8 +41,12 @@ class Completed:
     defaulted: tuple[str, ...]
 
 
-def find_entry(source: str, catalog: Catalog) -> Entry:
-    """Return a source's entry. Raises NotCollected naming what to install, RequestError with the nearest word."""
+def find_entry(source: str, catalog: Catalog, registry: Registry) -> Entry:
+    """Return a source's entry.
+
+    Raises NotCollected naming what to install, or why what is installed did not load; RequestError with the nearest
+    word.
+    """
     entry = catalog.entries.get(source)
     if entry is not None:
         return entry
@@ -52,6 +56,13 @@ def find_entry(source: str, catalog: Catalog) -> Entry:
     known = read_known()
     family = source.partition(".")[0]
     distributions = known.find("sources", source)
+    unloaded = _find_unloaded(distributions or (known.find_family(family),), registry)
+    if unloaded is not None and (distributions or family not in catalog.families()):
+        raise NotCollected(
+            f"{source!r} belongs to {unloaded.distribution}, which is installed: "
+            f"{unloaded.reason or 'its catalog is not among those that were read'}",
+            "'omn plugins' shows what is loaded",
+        )
     if distributions:
         raise NotCollected(_not_provided(source, distributions, catalog), _install(distributions))
     near = difflib.get_close_matches(source, [*catalog.entries, *known.words("sources")], 1)
@@ -60,6 +71,11 @@ def find_entry(source: str, catalog: Catalog) -> Entry:
     if distribution is not None and family not in catalog.families():
         raise NotCollected(f"no source {source!r}: the family {family!r} is not installed", _install((distribution,)))
     raise RequestError(f"no source is called {source!r}", hint)
+
+
+def _find_unloaded(distributions: Iterable[str | None], registry: Registry) -> PluginRecord | None:
+    """Return the record of an installed plugin of these distributions that gives no source."""
+    return next((one for one in registry.records if one.distribution in distributions and not one.sources), None)
 
 
 def _not_provided(source: str, distributions: tuple[str, ...], catalog: Catalog) -> str:
@@ -77,7 +93,7 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
 
     Raises Refused: the request's for what no machine could serve, the build's for what is not installed.
     """
-    entry = find_entry(request.source, catalog)
+    entry = find_entry(request.source, catalog, registry)
     target, picked_target = _choose_target(request, entry)
     mode, picked_mode = _choose_mode(request, entry)
     emits, picked_emits = _choose_emits(request, entry, mode)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from omn_core.errors import PLUGIN_FAULTS
 from omn_core.model.probe import Need, Probe, ProbeContext, State
 from omn_core.plugins import Registry
 
@@ -34,7 +35,7 @@ class ProbeTable:
             return Probe(State.UNKNOWN, f"no installed plugin answers the requirement class {need.kind!r}")
         try:
             answer = self._registry.load(row.probe)(need, ProbeContext(target, self._sysroot))
-        except Exception as error:  # a guarded plugin call: one of the three places for a broad except
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: one of the three places for a broad except
             return Probe(State.UNKNOWN, f"its probe raised {type(error).__name__}: {error}")
         if not isinstance(answer, Probe):
             return Probe(State.UNKNOWN, f"its probe answered {answer!r}, which is no Probe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from omn_core.resolve.rules import check_resolved_session
 T = TypeVar("T")
 U = TypeVar("U")
 
+_COST_BANDS = ("low", "med", "high")
 _FIRST_TO_FIX = (Whose.REQUEST, Whose.BUILD, Whose.MACHINE)
 
 
@@ -50,19 +52,27 @@ def _iter_session_faults(session: Session) -> Iterator[Refused]:
     named = [request.id for request in session.requests if request.id is not None]
     for name in {name for name in named if named.count(name) > 1}:
         yield RequestError(f"two requests are called {name!r}")
-    if (session.program_stderr or session.program_stdout) and session.program is None:
+    if (session.program_stderr is not None or session.program_stdout is not None) and session.program is None:
         yield RequestError("a file for the program's output means nothing where no program is launched")
     for name in session.extras:
         yield NotCollected(f"the block {name!r} is valid, and nothing installed here serves it")
-    unserved = {
-        "a budget": session.budget_percent,
-        "a cost band": session.cost_band,
-        "repeating a run": session.repeat,
-    }
-    for what, value in unserved.items():
+    for what, value, fault in _list_unserved(session):
         if value is not None:
-            yield NotCollected(f"{what} is valid, and this build does not do it yet")
+            yield fault or NotCollected(f"{what} is valid, and this build does not do it yet")
     yield from _iter_window_faults(session)
+
+
+def _list_unserved(session: Session) -> tuple[tuple[str, Any, RequestError | None], ...]:
+    """Return what no build of today does, each with its value, and what is wrong with that value on every machine."""
+    budget, band, repeat = session.budget_percent, session.cost_band, session.repeat
+    no_budget = RequestError(f"a budget is a share in percent, above zero, not {budget!r}")
+    no_band = RequestError(f"no cost band is called {band!r}", f"the bands are {', '.join(_COST_BANDS)}")
+    no_repeat = RequestError(f"a run is made at least once, not {repeat} times")
+    return (
+        ("a budget", budget, None if budget is None or 0 < budget < math.inf else no_budget),
+        ("a cost band", band, None if band in (None, *_COST_BANDS) else no_band),
+        ("repeating a run", repeat, None if repeat is None or repeat >= 1 else no_repeat),
+    )
 
 
 def _iter_window_faults(session: Session) -> Iterator[Refused]:

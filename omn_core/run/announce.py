@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from omn_core.errors import PLUGIN_FAULTS
 from omn_core.model.batch import Batch
 from omn_core.model.resolved import ResolvedSession
 from omn_core.plugins import PluginRecord, Registry
@@ -36,7 +37,7 @@ class Announcer:
             record, function = observer
             try:
                 function(event)
-            except Exception as error:  # a guarded plugin call
+            except PLUGIN_FAULTS as error:  # a guarded plugin call
                 self._observers.remove(observer)
                 self.notes.append(
                     f"the observer of plugin {record.name!r} raised {type(error).__name__}: {error}; "

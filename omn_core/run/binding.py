@@ -51,6 +51,8 @@ def bind_pid(target: Target, context: ProbeContext) -> BoundTarget:
 def bind_tid(target: Target, context: ProbeContext) -> BoundTarget:
     """Bind one thread, and its process with it. Raises MachineRefused as `bind_pid` does."""
     tid: int = target.value
+    if _is_real(context):
+        refuse_foreign_proc()
     pid = linux.find_process_of(tid, context.sysroot)
     if pid is None:
         hidden = _is_real(context) and linux.is_hidden(tid)
@@ -89,7 +91,18 @@ def _hold(pid: int, sysroot: str) -> tuple[ProcessHandle, linux.ProcessStat]:
     return ProcessHandle(pid, pidfd, after.start_ticks), after
 
 
+def refuse_foreign_proc() -> None:
+    """Raise MachineRefused where a process's number does not lead to its own files."""
+    if not linux.shows_own_numbers():
+        raise MachineRefused(
+            "/proc is not that of omn's own pid namespace: a process's number leads to no file of its own there",
+            "mount /proc inside the namespace (`unshare --mount-proc` does)",
+        )
+
+
 def _get_living(pid: int, sysroot: str) -> linux.ProcessStat:
+    if sysroot == "/":
+        refuse_foreign_proc()
     stat = linux.find_stat(pid, sysroot)
     if stat is None:
         if sysroot == "/" and linux.is_hidden(pid):

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM during a run: the first ends the window, a second aborts."""
+"""SIGINT, SIGTERM and SIGHUP during a run: the first ends the window, a second aborts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-_WATCHED = (signal.SIGINT, signal.SIGTERM)
+_WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Aborted(BaseException):
@@ -57,6 +57,8 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._previous_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
             for number in _WATCHED:
+                if number == signal.SIGHUP and number in self.ignored_before:
+                    continue  # `nohup omn` outlives its terminal
                 self._previous[number] = signal.signal(number, self._note)
             if signal.SIGCHLD in self.ignored_before:
                 # While it is ignored the kernel reaps every child by itself, and no exit status can be read.

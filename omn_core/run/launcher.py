@@ -166,6 +166,9 @@ def _open_outputs(plan: LaunchPlan) -> dict[int, int]:
             continue
         try:
             opened[target] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            if target == 2 and 1 in opened and os.path.sameopenfile(opened[1], opened[2]):
+                # Two descriptions of one file would each write over what the other wrote.
+                os.dup2(opened[1], opened[2], inheritable=False)
         except OSError as error:
             for descriptor in opened.values():
                 os.close(descriptor)

@@ -84,6 +84,18 @@ def escape_comm(comm: bytes) -> str:
     )
 
 
+def shows_own_numbers() -> bool:
+    """Tell whether the numbers in /proc are those of omn's own pid namespace.
+
+    A namespace made without a /proc of its own (`unshare --pid` without `--mount-proc`) still sees its parent's, where
+    every number means another process.
+    """
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
 def is_hidden(pid: int) -> bool:
     """Tell whether a process exists although /proc does not show it to this user (mounted with hidepid)."""
     try:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from omn_core.errors import NotCollected, Refused, RunFailed
+from omn_core.errors import PLUGIN_FAULTS, NotCollected, Refused, RunFailed
 from omn_core.model.batch import Batch
 from omn_core.model.collector import BoundTarget, Collector, RunContext, TargetGone
 from omn_core.model.losses import Losses
@@ -133,7 +133,7 @@ class Measurement:
             return self._keep(self.collector.sample(self.context.clock()))
         except TargetGone:
             self.gone_ns = self.context.clock()
-        except Exception as error:  # a guarded plugin call: the request ends, and fails the run when all is written
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: the request ends, and fails the run when all is written
             self.fail(self._describe("sample", error))
         return Batch.empty()
 
@@ -209,17 +209,17 @@ class Measurement:
             function()
         except Refused:
             raise
-        except Exception as error:  # a guarded plugin call: nothing has run yet, so the run fails before it began
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: nothing has run yet, so the run fails before it began
             raise RunFailed(self._describe(call, error)) from error
 
     def _ask(self, call: str, function: Any, default: Told) -> Told:
         try:
             return _check_kind(function(), default)
-        except Exception as error:  # a guarded plugin call: what the others say is kept
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: what the others say is kept
             self.fail(self._describe(call, error))
             return default
 
-    def _describe(self, call: str, error: Exception) -> str:
+    def _describe(self, call: str, error: BaseException) -> str:
         return f"{self.name} failed: its {call} raised {type(error).__name__}: {error}"
 
 
@@ -237,7 +237,7 @@ def make_measurement(index: int, resolved: ResolvedRequest, registry: Registry, 
     reference = resolved.collector.factory
     try:
         collector = registry.load(reference)()
-    except Exception as error:  # a guarded plugin call: a collector that cannot be made is the build's gap
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: a collector that cannot be made is the build's gap
         raise NotCollected(
             f"the collector of {resolved.request.source} on {resolved.backend.id} ({reference}) does not load: "
             f"{type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ import attrs
 
 from omn_core.model.result import Adopted, ProgramResult
 from omn_core.run import linux
+from omn_core.run.binding import refuse_foreign_proc
 from omn_core.run.launcher import Launched, LaunchPlan, launch
 from omn_core.run.terminal import TerminalState, find_terminal, restore_terminal
 from omn_core.run.tree import Tree
@@ -60,10 +61,11 @@ class Program:
 
 
 def start_program(plan: LaunchPlan, *, adopts: bool) -> Program:
-    """Start a program and hold it before its exec. Raises as `launch` does.
+    """Start a program and hold it before its exec. Raises as `launch` does, and where /proc shows other numbers.
 
     `adopts` says that omn is the subreaper of what it starts and has no children of its own from here on.
     """
+    refuse_foreign_proc()
     terminal = find_terminal()
     set_aside = frozenset(linux.read_children())
     launched = launch(plan)

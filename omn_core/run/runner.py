@@ -7,7 +7,7 @@ import time
 
 import attrs
 
-from omn_core.errors import NotCollected, Refused, RunFailed
+from omn_core.errors import PLUGIN_FAULTS, NotCollected, Refused, RunFailed
 from omn_core.model.batch import Names
 from omn_core.model.collector import MEMORY_BYTES, BoundTarget, RunContext
 from omn_core.model.probe import ProbeContext
@@ -51,9 +51,9 @@ class RunOptions:
 def run(resolved: ResolvedSession, registry: Registry, options: RunOptions | None = None) -> Document:
     """Carry out a resolved session and return its document.
 
-    SIGINT and SIGTERM are handled for the time of the call, in Python's main thread: the first ends the window in good
-    order, a second aborts. A request whose collector raised, or says so in `failure()`, has `Result.failure` set: the
-    caller writes everything, and fails then.
+    SIGINT, SIGTERM and SIGHUP are handled for the time of the call, in Python's main thread: the first ends the window
+    in good order, a second aborts. A request whose collector raised, or says so in `failure()`, has `Result.failure`
+    set: the caller writes everything, and fails then.
 
     Raises Refused where the run could not begin, with nothing left running, and RunFailed where it began and could
     not be finished.
@@ -217,6 +217,6 @@ def _bind(target: Target, registry: Registry, context: ProbeContext) -> BoundTar
         bound: BoundTarget = registry.load(row.binder)(target, context)
     except Refused:
         raise
-    except Exception as error:  # a guarded plugin call: nothing has run yet
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: nothing has run yet
         raise RunFailed(f"finding {target} failed: {row.binder} raised {type(error).__name__}: {error}") from error
     return bound

@@ -9,6 +9,7 @@ from pathlib import Path
 from omn_core.errors import RequestError
 from omn_core.located import Located, LocatedError, parse_json, parse_toml, parse_yaml
 from omn_core.model.request import Session
+from omn_core.names import render_printable
 from omn_core.session.shape import make_session
 
 PARSERS: dict[str, Callable[[str], Located]] = {"yaml": parse_yaml, "json": parse_json, "toml": parse_toml}
@@ -23,7 +24,7 @@ def read_session(place: str, input_format: str | None = None) -> Session:
 
     Raises RequestError with the file, the line and one reason.
     """
-    shown = "standard input" if place == "-" else place
+    shown = "standard input" if place == "-" else render_printable(place)
     chosen = input_format or ("yaml" if place == "-" else _EXTENSIONS.get(Path(place).suffix.lower()))
     if chosen is None:
         raise RequestError(

@@ -13,9 +13,11 @@ ROOT = Path(__file__).parents[2]
 LONGEST_MODULE = 500
 LONGEST_FUNCTION = 60
 BANNED_NAMES = {"utils.py", "helpers.py", "common.py", "manager.py", "misc.py"}
+_BROAD = {"Exception", "BaseException", "PLUGIN_FAULTS"}
 BROAD_EXCEPTS = {
     "omn_core/catalog/load.py": 1,  # a plugin's catalog package, imported in its guard
-    "omn_core/cli/app.py": 2,  # a plugin's command, imported in its guard; the command line's own end
+    "omn_core/cli/app.py": 1,  # a plugin's command, imported in its guard
+    "omn_core/cli/entry.py": 1,  # the command line's main: what nobody foresaw ends with the fixed last line too
     "omn_core/cli/trace.py": 1,  # a plugin's encoder, called in its guard
     "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
     "omn_core/format/text_run.py": 1,  # a plugin's emit, asked to render
@@ -78,7 +80,7 @@ def test_a_broad_except_stands_only_where_it_is_listed(path: Path) -> None:
         node
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
-        and (node.type is None or {"Exception", "BaseException"} & {name.id for name in _iter_names(node.type)})
+        and (node.type is None or _BROAD & {name.id for name in _iter_names(node.type)})
     ]
     assert len(found) == BROAD_EXCEPTS.get(str(path.relative_to(ROOT)), 0), [node.lineno for node in found]
 
@@ -113,7 +115,7 @@ def test_no_tool_is_run_and_nothing_is_traced_by_force(path: Path) -> None:
 
 
 WRITERS = {
-    "omn_core/cli/app.py",  # /dev/null, in place of a stdout that is closed
+    "omn_core/cli/streams.py",  # /dev/null, in place of a standard stream that is closed or failed
     "omn_core/cache.py",  # the user's cache
     "omn_core/run/launcher.py",  # the program's own output, in the files a person named
     "omn_core/store.py",  # the run's folder, which a person named

@@ -13,11 +13,11 @@ from shapes import make_batch, make_document, make_result
 from omn_core.format.as_text import TEXT
 from omn_core.format.bars import render_buckets, render_points, render_ranking
 from omn_core.format.figures import render_figures
-from omn_core.format.names import compute_width, escape_bytes, escape_tree, pad, render_printable, shorten
 from omn_core.format.page import Page, wrap
 from omn_core.format.scale import render_number
 from omn_core.model.losses import Losses
 from omn_core.model.style import TextStyle
+from omn_core.names import compute_width, escape_bytes, escape_tree, pad, render_printable, shorten
 
 STYLE = TextStyle(60)
 

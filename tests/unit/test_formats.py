@@ -23,7 +23,6 @@ from omn_core.format.as_ndjson import NDJSON
 from omn_core.format.as_text import TEXT
 from omn_core.format.as_toml import TOML
 from omn_core.format.as_yaml import YAML
-from omn_core.format.names import compute_width, escape_bytes
 from omn_core.format.plain import compute_plain
 from omn_core.model.batch import Batch, Column
 from omn_core.model.losses import Drain, Losses
@@ -31,6 +30,7 @@ from omn_core.model.request import EmitSpec
 from omn_core.model.result import Adopted, Cost, Document, FilterAccount, SeriesResult
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
+from omn_core.names import compute_width, escape_bytes
 
 STYLE = TextStyle()
 NASTY = (

@@ -78,6 +78,8 @@ def test_a_plugin_that_fails_to_import_is_a_record_with_its_reason(
         ("    raise ValueError('no rows today')", "omn_emits raised ValueError: no rows today"),
         ("    return ['not a row']", "omn_emits returned 'not a row' where EmitRow rows belong"),
         ("    return 5", "omn_emits returned 5 where EmitRow rows belong"),
+        ("    raise SystemExit(7)", "omn_emits raised SystemExit: 7"),
+        ("    raise ValueError('\\x1b[31m\\nomn: x')", "omn_emits raised ValueError: \\x1b[31m omn: x"),
         ("    raise SystemExit(9)", "omn_emits raised SystemExit: 9"),
         ("    from omn_core.api import EmitRow\n    return [EmitRow([], 'm:o')]", "whose name is no text"),
     ],

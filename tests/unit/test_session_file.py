@@ -124,7 +124,7 @@ def test_an_alias_bomb_is_refused_before_it_grows(tmp_path: Path) -> None:
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     path = tmp_path / "bomb.yml"
     path.write_text("\n".join(levels))
-    with pytest.raises(RequestError, match="aliases here expand to more than 100000 values"):
+    with pytest.raises(RequestError, match="at most 100000 values"):
         read_session(str(path))
 
 
@@ -135,9 +135,9 @@ def test_an_alias_bomb_is_refused_before_it_grows(tmp_path: Path) -> None:
         ("s.json", '{"requests": [], "requests": []}', "'requests' is written twice in one object"),
         ("s.json", '{"requests": [{"source": NaN}]}', "NaN is no JSON number"),
         ("s.json", '{"requests"', ":1: expecting ':' delimiter"),
-        ("s.json", "[" * 100_000, "nest too deeply"),
+        ("s.json", "[" * 100_000, "values nest deeper than 40"),
         ("s.toml", "[[requests]]\nsource = 'a'\nsource = 'b'\n", ":3: "),
-        ("s.toml", "a = " + "[" * 100_000, "nest too deeply"),
+        ("s.toml", "a = " + "[" * 100_000, "values nest deeper than 40"),
         ("s.toml", "repeat = " + "9" * 5000, "more digits than any that is read"),
         ("s.json", '{"repeat": ' + "9" * 5000 + "}", "more digits than any that is read"),
         ("s.txt", "requests: []", "its extension says no format; pass --input-format"),

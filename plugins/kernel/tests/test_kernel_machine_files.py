@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from omn_kernel.procfs.machine import (
+    find_stat_counter,
     parse_cpu_ticks,
     parse_flat_keyed,
     parse_loadavg,
@@ -31,6 +32,13 @@ def test_cpu_ticks_skip_an_offline_cpu() -> None:
     ticks = parse_cpu_ticks(STAT)
     assert set(ticks) == {None, 0, 2}
     assert ticks[2][:4] == (50, 1, 15, 2000)
+
+
+def test_stat_counters_are_found_by_their_line() -> None:
+    """A one-number line is found by its name, and absent where the kernel has none."""
+    assert find_stat_counter(STAT, "ctxt") == 987654
+    assert find_stat_counter(STAT, "processes") == 4242
+    assert find_stat_counter(STAT, "procs_running") is None
 
 
 def test_cpu_ticks_of_an_old_kernel_lack_the_last_columns() -> None:

@@ -24,7 +24,7 @@ def check_memory(target: BoundTarget, sysroot: str) -> None:
         if stat.is_kernel_thread:
             raise MachineRefused(
                 f"process {process.pid} is a kernel thread, which has no memory of its own",
-                "ask for the machine with --system",
+                "name a process of a program",
             )
 
 

@@ -22,6 +22,12 @@ def parse_cpu_ticks(content: bytes) -> dict[int | None, tuple[int, ...]]:
     return ticks
 
 
+def find_stat_counter(content: bytes, name: str) -> int | None:
+    """Find a one-number line of /proc/stat (processes, ctxt, procs_running, btime), None where there is none."""
+    start = content.find(b"\n" + name.encode() + b" ")
+    return None if start < 0 else int(content[start + len(name) + 2 :].split(None, 1)[0])
+
+
 def parse_meminfo(content: bytes) -> dict[bytes, int]:
     """Parse /proc/meminfo by the kernel's names: bytes where it writes kB, plain counts elsewhere (HugePages_Total)."""
     amounts: dict[bytes, int] = {}

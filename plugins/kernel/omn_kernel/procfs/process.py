@@ -82,6 +82,23 @@ def list_threads(sysroot: str, pid: int) -> list[int]:
         raise ProcessGone(f"process {pid} is not there") from None
 
 
+def refuse_reading(pid: int, name: str, takes: Sequence[str] = ("sys_ptrace",)) -> MachineRefused:
+    """Make the refusal of a file or folder of a process that is closed to this user: what is missing, what mends it.
+
+    `takes` names the capabilities that another user's takes.
+    """
+    privileges = read_privileges("/")
+    missing = [capability for capability in takes if not privileges.has(capability)]
+    if missing:
+        reason, remedy = explain(missing[0], beside=missing[1:])
+        remedy = f"run omn as the owner of the process; {remedy}"
+    else:
+        held = " and ".join(f"CAP_{capability.upper()}" for capability in takes)
+        agrees = "is in effect, and does" if len(takes) == 1 else "are in effect, and do"
+        reason, remedy = f"{held} {agrees} not help", "a security module may withhold it"
+    return MachineRefused(f"process {pid} does not let this user read its {name}: {reason}", remedy)
+
+
 class ProcessFile:
     """One file of one process, or of one of its threads, opened when first read and kept.
 
@@ -126,7 +143,7 @@ class ProcessFile:
             if has_ended(self._sysroot, self.pid, self.tid):
                 raise ProcessGone(f"{_name(self.pid, self.tid)} has ended") from None
         except PermissionError:
-            raise self._refusal() from None
+            raise refuse_reading(self.pid, self._path.rpartition("/")[2], self._takes) from None
         return self._read_again()
 
     def _read_again(self) -> bytes:
@@ -145,19 +162,6 @@ class ProcessFile:
             if not self._bound_to_memory:
                 self._file = file
         return file.read()
-
-    def _refusal(self) -> MachineRefused:
-        name = self._path.rpartition("/")[2]
-        privileges = read_privileges("/")
-        missing = [capability for capability in self._takes if not privileges.has(capability)]
-        if missing:
-            reason, remedy = explain(missing[0], beside=missing[1:])
-            remedy = f"run omn as the owner of the process; {remedy}"
-        else:
-            held = " and ".join(f"CAP_{capability.upper()}" for capability in self._takes)
-            agrees = "is in effect, and does" if len(self._takes) == 1 else "are in effect, and do"
-            reason, remedy = f"{held} {agrees} not help", "a security module may withhold it"
-        return MachineRefused(f"process {self.pid} does not let this user read its {name}: {reason}", remedy)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -1,0 +1,29 @@
+"""The process family's table of contents: nothing but rows, and nothing imported for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omn_core.api import CollectorRow, hookimpl
+
+OMN_CONTRACT = "1.0"
+
+
+@hookimpl
+def omn_catalog() -> str:
+    """Return the package whose folder holds the family's catalog."""
+    return "omn_proc"
+
+
+@hookimpl
+def omn_collectors() -> Sequence[CollectorRow]:
+    """Return a row for each source and backend this family collects."""
+    return [
+        CollectorRow("proc.tasks", "fs:proc:table", "omn_proc.tasks:MachineTasks"),
+        CollectorRow("proc.tasks", "fs:proc:task", "omn_proc.tasks:ProcessTasks", several_processes=True),
+        CollectorRow("proc.threads", "fs:proc:task", "omn_proc.threads:Threads", several_processes=True),
+        CollectorRow("proc.fd", "fs:proc:fd", "omn_proc.descriptors:Descriptors", several_processes=True),
+        CollectorRow("proc.limits", "fs:proc:limits", "omn_proc.limits:Limits", several_processes=True),
+        CollectorRow("proc.cgroup", "fs:proc:cgroup", "omn_proc.cgroup:Cgroups", several_processes=True),
+        CollectorRow("proc.fork", "fs:proc:stat", "omn_proc.forks:Forks"),
+    ]
