@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from another_user import run_as_another_user
 from omn_io.pressure import IoPressure
 from omn_kernel.cgroup import CgroupPlace
 
@@ -103,3 +104,29 @@ def test_what_cannot_be_asked_is_refused_with_its_sentence(
     ran = omn(*arguments)
     assert ran.code == code
     assert sentence in ran.stderr
+
+
+def test_devices_and_pressure_take_no_privilege() -> None:
+    """An ordinary user reads every device of the machine, by both accounts, and its pressure where that is kept."""
+    printed = run_as_another_user(
+        """
+        from omn_core.api import Target
+        from omn_core.catalog.load import load_catalog
+        from omn_core.plugins import discover
+        from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+        registry = discover()
+        catalog = load_catalog(registry)
+        names = ["io.bytes", "io.iops", "io.merges", "io.util", "io.inflight"]
+        factories = {name: registry.load(registry.collectors[name, "fs:proc:diskstats"].factory) for name in names}
+        """,
+        """
+        for name, factory in factories.items():
+            entry = catalog.entries[name]
+            resolved = resolve_onto(entry, "fs:proc:diskstats", Target("system"), mode="poll", keys=["dev"])
+            with Driver(factory(), resolved, bind_machine()) as driver:
+                rows = driver.sample()
+                print(name, driver.collector.losses().is_empty, all(entry.value in row for row in rows))
+        """,
+    )
+    names = ["io.bytes", "io.iops", "io.merges", "io.util", "io.inflight"]
+    assert printed.splitlines() == [f"{name} True True" for name in names]
