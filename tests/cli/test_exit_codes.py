@@ -270,7 +270,8 @@ def test_a_plugins_encoder_and_commands_that_raise_end_like_any_failure(omn: Any
     raised = omn("raises", **environment)
     assert (raised.code, last_line(raised.stderr)) == (1, FAILED)
     assert "ZeroDivisionError: division by zero" in raised.stderr
-    assert omn("interrupted", **environment).stderr == f"{FAILED}\n"
+    interrupted = omn("interrupted", **environment)
+    assert (interrupted.code, interrupted.stderr) == (1, f"omn: SIGINT came and aborted the run\n{FAILED}\n")
     expect(omn("no_command", **environment), 3, "omn_odd.code:no_command is int, no click command")
 
 
