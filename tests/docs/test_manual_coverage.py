@@ -264,7 +264,11 @@ def test_what_omn_does_not_do_is_said_and_the_licences_ship() -> None:
     goals = ("No resident daemon", "No several machines in one run", "No binary instrumentation", "No wrapped tools")
     for goal in goals:
         assert f"**{goal}.**" in page
-    assert "Permission is hereby granted" in (ROOT / "LICENSE").read_text()
+    licence = (ROOT / "LICENSE").read_text()
+    assert "Permission is hereby granted" in licence
+    for folder in sorted((ROOT / "plugins").iterdir()):
+        if (folder / "pyproject.toml").exists():
+            assert (folder / "LICENSE").read_text() == licence, folder.name
     for path in (ROOT / "pyproject.toml", *(ROOT / "plugins").glob("*/pyproject.toml")):
         assert 'license = "MIT"' in path.read_text(), path
 
