@@ -140,7 +140,7 @@ def test_fifty_thousand_fresh_pages_are_fifty_thousand_faults(
     with subprocess.Popen(
         [*omn.argv, *arguments], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=omn.environment()
     ) as measuring:
-        wait_until_attached(measuring.pid, running.pid)
+        wait_until_attached(measuring, running.pid)
         running.release()
         counted = running.wait("touched")["minflt"]
         measuring.send_signal(signal.SIGINT)
@@ -152,20 +152,22 @@ def test_fifty_thousand_fresh_pages_are_fifty_thousand_faults(
     assert document["results"][0]["unit"] == "count"
 
 
-def wait_until_attached(measuring: int, target: int) -> None:
+def wait_until_attached(measuring: subprocess.Popen[bytes], target: int) -> None:
     """Wait until a measuring process holds a pidfd of the target and sleeps: its baseline is read by then."""
-    while True:
+    folder = f"/proc/{measuring.pid}"
+    while measuring.poll() is None:
         infos = []
-        for descriptor in os.listdir(f"/proc/{measuring}/fdinfo"):
+        for descriptor in os.listdir(f"{folder}/fdinfo"):
             try:
-                infos.append(Path(f"/proc/{measuring}/fdinfo/{descriptor}").read_text())
+                infos.append(Path(f"{folder}/fdinfo/{descriptor}").read_text())
             except OSError:
                 continue
         held = any(f"Pid:\t{target}\n" in info for info in infos)
-        state = Path(f"/proc/{measuring}/stat").read_text().rpartition(")")[2].split()[0]
-        if held and state == "S" and "poll" in Path(f"/proc/{measuring}/wchan").read_text():
+        state = Path(f"{folder}/stat").read_text().rpartition(")")[2].split()[0]
+        if held and state == "S" and "poll" in Path(f"{folder}/wchan").read_text():
             return
         os.sched_yield()
+    raise AssertionError(f"omn ended with {measuring.returncode} before it was attached")
 
 
 @pytest.mark.spec("MEM-1")
