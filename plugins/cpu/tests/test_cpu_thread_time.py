@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 from omn_cpu.thread_time import ThreadTime
+from omn_kernel.procfs.process import read_stat
 
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target, TargetGone
 from omn_core.model.catalog import Catalog
@@ -154,10 +156,17 @@ def test_a_thread_that_sleeps_is_a_zero_and_a_row(catalog: Catalog, workload: St
     """A zero is a measurement: a thread that did not run has a row that says so."""
     child = workload(threads([b"idle"]))
     tids = child.wait("ready")["tids"]
+    wait_asleep(child.pid, child.pid, tids[0])
     with drive(catalog, bind_processes(child.pid)) as driver:
         driver.sample()
         rows = {row["task"]: row["oncpu_ns"] for row in driver.sample()}
     assert rows[tids[0]] == 0
+
+
+def wait_asleep(pid: int, *tids: int) -> None:
+    """Wait until threads sleep, all at once: none of them holds or wants the interpreter then."""
+    while any(read_stat("/", pid, tid).state != "S" for tid in tids):
+        os.sched_yield()
 
 
 def test_a_process_that_is_gone_is_refused_before_anything_runs(catalog: Catalog) -> None:
