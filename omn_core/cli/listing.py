@@ -33,7 +33,8 @@ def list_command(
     catalog = application.catalog
     if word is not None and word not in catalog.families():
         find_entry(word, catalog, application.registry)
-    listing = list_sources(catalog, application.registry, application.probes, word)
+    brief = format_name == "text" and word not in catalog.entries
+    listing = list_sources(catalog, application.registry, application.probes, word, brief=brief)
     if usable:
         listing["sources"] = [source for source in listing["sources"] if source["usable"]]
     if format_name != "text":

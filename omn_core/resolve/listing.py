@@ -12,18 +12,30 @@ from omn_core.resolve.probes import ProbeTable
 _WORST_FIRST = (State.MISSING, State.RESTRICTED, State.UNKNOWN, State.AVAILABLE)
 
 
-def list_sources(catalog: Catalog, registry: Registry, probes: ProbeTable, word: str | None = None) -> dict[str, Any]:
+def list_sources(
+    catalog: Catalog, registry: Registry, probes: ProbeTable, word: str | None = None, *, brief: bool = False
+) -> dict[str, Any]:
     """Return the listing as plain values, of every source or of those in the family, or with the id, `word`.
 
-    A source is usable only through a backend that is collected and whose every requirement is available.
+    A source is usable only through a backend that is collected and whose every requirement is available. A `brief`
+    listing asks no more of a usable source than what it is usable through: its other backends are not in it.
     """
     entries = [entry for entry in catalog.entries.values() if word in (None, entry.family, entry.id)]
-    return {"sources": [_list_entry(entry, catalog, registry, probes) for entry in entries], "defaults": []}
+    listed = [_list_entry(entry, catalog, registry, probes, brief=brief) for entry in entries]
+    return {"sources": listed, "defaults": []}
 
 
-def _list_entry(entry: Entry, catalog: Catalog, registry: Registry, probes: ProbeTable) -> dict[str, Any]:
-    backends = [_list_backend(entry, backend, registry, probes) for backend in entry.chain]
-    through = next((one["id"] for one in backends if one["collected"] and one["state"] == "available"), None)
+def _list_entry(
+    entry: Entry, catalog: Catalog, registry: Registry, probes: ProbeTable, *, brief: bool
+) -> dict[str, Any]:
+    collected = [backend for backend in entry.chain if (entry.id, backend.id) in registry.collectors]
+    asked = (_list_backend(entry, backend, registry, probes) for backend in collected)
+    usable = next((one for one in asked if one["state"] == State.AVAILABLE.value), None)
+    through = None if usable is None else usable["id"]
+    if brief and usable is not None:
+        backends = [usable]
+    else:
+        backends = [_list_backend(entry, backend, registry, probes) for backend in entry.chain]
     return {
         "id": entry.id,
         "family": entry.family,

@@ -492,3 +492,19 @@ def test_what_a_request_names_is_known_by_word_and_never_by_a_part_of_one(ground
     assert ground.resolve(emits=["summary@comm"]).is_divided_by("comm")
     raw = ground.resolve(emits=["raw"])
     assert (raw.shows("comm"), raw.is_divided_by("comm")) == (True, False)
+
+
+@pytest.mark.spec("PRB-7")
+def test_a_brief_listing_asks_no_more_than_what_a_source_is_usable_through(ground: Ground) -> None:
+    """A usable source names its backend and nothing behind it is probed; one that is not names every reason."""
+    ground.build("a raising", "b missing", "c available", "d unknown", collected=("b", "c", "d"))
+    probes = ProbeTable(ground.registry)
+    (listed,) = list_sources(ground.catalog, ground.registry, probes, "lab.depth", brief=True)["sources"]
+    assert (listed["through"], [one["id"] for one in listed["backends"]]) == ("c", ["c"])
+    (whole,) = list_sources(ground.catalog, ground.registry, probes, "lab.depth")["sources"]
+    assert (whole["through"], [one["id"] for one in whole["backends"]]) == ("c", ["a", "b", "c", "d"])
+    ground.build("a missing", "b unknown")
+    (listed,) = list_sources(ground.catalog, ground.registry, ProbeTable(ground.registry), "lab.depth", brief=True)[
+        "sources"
+    ]
+    assert (listed["usable"], [one["id"] for one in listed["backends"]]) == (False, ["a", "b"])
