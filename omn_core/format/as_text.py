@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from omn_core.format.as_yaml import render_yaml
 from omn_core.model.style import TextStyle
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ class TextEncoder:
 
     def write_plain(self, value: Any, stream: BinaryIO, style: TextStyle) -> None:
         """Write plain values as YAML, which reads as well as anything and can be fed back."""
+        from omn_core.format.as_yaml import render_yaml
+
         stream.write(render_yaml(value).encode())
 
 
