@@ -102,7 +102,7 @@ def touch_bytes(size_bytes: int) -> Workload:
 def share_bytes(size_bytes: int) -> Workload:
     """Touch memory, then fork: two processes map the same pages, and neither writes again.
 
-    Steps: `shared`, with `child` (the other's pid) and `size_bytes`; the child ends after it.
+    Steps: `shared`, with `child` (the other's pid) and `size_bytes`; the child ends with its parent.
     """
     return _make(
         f"share {size_bytes} bytes",
@@ -111,9 +111,12 @@ import mmap, signal
 area = mmap.mmap(-1, {size_bytes}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 area.madvise(mmap.MADV_NOHUGEPAGE)
 area.write(b"\\1" * {size_bytes})
+alive, held = os.pipe()
 child = os.fork()
 if child == 0:
-    signal.pause()
+    os.close(held)
+    os.read(alive, 1)  # its end comes with the parent's, however that one ends
+    os._exit(0)
 try:
     step("shared", child=child, size_bytes={size_bytes})
 finally:
