@@ -17,6 +17,7 @@ DECLARATIONS = """
     int omn_bpf_raw_tracepoint_open(const char *name, int program);
     int omn_bpf_uprobe_multi_link(const char *path, int program);
     int omn_bpf_iter_link(int program);
+    int omn_enter_network(int namespace);
 
     static const uint32_t PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT, PERF_TYPE_RAW;
 

@@ -50,4 +50,5 @@ def omn_targets() -> Sequence[TargetRow]:
         TargetRow("cgroup", "omn_kernel.targets:bind_cgroup"),
         TargetRow("cpu", "omn_kernel.targets:bind_cpu"),
         TargetRow("dev", "omn_kernel.targets:bind_dev"),
+        TargetRow("iface", "omn_kernel.targets:bind_iface"),
     ]

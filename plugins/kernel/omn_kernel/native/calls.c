@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
+#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -129,3 +130,5 @@ int omn_bpf_iter_link(int program) {
     attributes.link_create.attach_type = BPF_TRACE_ITER;
     return call_bpf(BPF_LINK_CREATE, &attributes, END_OF(link_create.flags));
 }
+
+int omn_enter_network(int namespace) { return result_of(setns(namespace, CLONE_NEWNET)); }

@@ -31,4 +31,7 @@ int omn_bpf_uprobe_multi_link(const char *path, int program);
 /* Link an iterator program. */
 int omn_bpf_iter_link(int program);
 
+/* Move the calling thread alone into a network namespace. */
+int omn_enter_network(int namespace);
+
 #endif

@@ -71,3 +71,8 @@ def link_uprobe_multi(program: int, path: str) -> int:
 def link_iterator(program: int) -> int:
     """Link an iterator program. Raises OSError as bpf(2) does."""
     return _check(lib.omn_bpf_iter_link(program))
+
+
+def enter_network(namespace: int) -> None:
+    """Move the calling thread alone into a network namespace, by its descriptor. Raises OSError as setns(2) does."""
+    _check(lib.omn_enter_network(namespace))
