@@ -13,8 +13,10 @@ from pathlib import Path
 from omn_core.catalog.known import read_known
 from omn_core.catalog.load import load_catalog
 from omn_core.model.catalog import Backend, Catalog, Entry
+from omn_core.model.family import FamilyDefault
 from omn_core.model.target import KINDS
 from omn_core.plugins import Registry, discover
+from omn_core.session.command import render_command
 
 PAGES = Path(__file__).parent / "catalog"
 SPELLINGS = {"launch": "-- PROGRAM"}
@@ -57,6 +59,9 @@ def _iter_family(catalog: Catalog, registry: Registry, family: str) -> Iterator[
     yield f"# The family `{family}`"
     yield ""
     yield f"From the distribution `{_owner(catalog, family)}`. Made of its catalog by `docs/generate_catalog.py`."
+    if family in catalog.defaults:
+        yield ""
+        yield from _iter_default(catalog.defaults[family])
     for entry in _entries(catalog, family):
         yield ""
         yield f"## {entry.id}"
@@ -70,6 +75,22 @@ def _iter_family(catalog: Catalog, registry: Registry, family: str) -> Iterator[
         yield from _iter_fields(entry)
         yield ""
         yield from _iter_chain(entry, registry)
+
+
+def _iter_default(default: FamilyDefault) -> Iterator[str]:
+    yield f"## `omn {default.family}` alone"
+    yield ""
+    if default.none is not None:
+        yield f"Composes nothing: {default.none}."
+        return
+    yield "Asks what its band holds and the target serves."
+    yield ""
+    rows = [
+        (f"`--cost {band}`", f"`{render_command(request)}`")
+        for band, requests in default.bands.items()
+        for request in requests
+    ]
+    yield from _table(("band", "asks"), rows)
 
 
 def _iter_question(entry: Entry, catalog: Catalog, registry: Registry) -> Iterator[str]:

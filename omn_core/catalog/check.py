@@ -26,7 +26,7 @@ def check_vocabulary(added: WrittenVocabulary, family: str) -> Iterator[Complain
             if not word.startswith(f"{family}."):
                 yield (group, word), f"a family's own word starts with its name: {family}.{word}"
     for word, meaning in added.units.items():
-        yield from _unknown(("units", word), "scale", [meaning.scale], SCALES)
+        yield from iter_unknown(("units", word), "scale", [meaning.scale], SCALES)
     for group in ("determinism", "regimes", "emits"):
         for word in getattr(added, group):
             yield (group, word), f"{group} are the core's to name"
@@ -47,7 +47,8 @@ def check_entry(
     yield from _check_chain(entry, words)
 
 
-def _unknown(path: Path, noun: str, given: Iterable[str], known: Iterable[str]) -> Iterator[Complaint]:
+def iter_unknown(path: Path, noun: str, given: Iterable[str], known: Iterable[str]) -> Iterator[Complaint]:
+    """Yield a complaint for each given word that is not among the known ones, with the nearest of them."""
     known = list(known)
     for word in given:
         if word not in known:
@@ -56,16 +57,16 @@ def _unknown(path: Path, noun: str, given: Iterable[str], known: Iterable[str]) 
 
 
 def _check_words(entry: WrittenEntry, words: Vocabulary, emits: set[str]) -> Iterator[Complaint]:
-    yield from _unknown(("modes",), "mode", entry.modes, MODES)
-    yield from _unknown(("keys",), "key", entry.keys, words.keys)
-    yield from _unknown(("unit",), "unit", [entry.unit], words.units)
-    yield from _unknown(("determinism",), "determinism", [entry.determinism], words.determinism)
-    yield from _unknown(("targets",), "target kind", entry.targets, KINDS)
+    yield from iter_unknown(("modes",), "mode", entry.modes, MODES)
+    yield from iter_unknown(("keys",), "key", entry.keys, words.keys)
+    yield from iter_unknown(("unit",), "unit", [entry.unit], words.units)
+    yield from iter_unknown(("determinism",), "determinism", [entry.determinism], words.determinism)
+    yield from iter_unknown(("targets",), "target kind", entry.targets, KINDS)
     for attribute, unit in entry.attributes.items():
-        yield from _unknown(("attributes", attribute), "unit", [unit], words.units)
+        yield from iter_unknown(("attributes", attribute), "unit", [unit], words.units)
     for mode, listed in entry.emits.items():
-        yield from _unknown(("emits",), "mode", [mode], entry.modes)
-        yield from _unknown(("emits", mode), "emit", listed, emits)
+        yield from iter_unknown(("emits",), "mode", [mode], entry.modes)
+        yield from iter_unknown(("emits", mode), "emit", listed, emits)
     for mode in entry.modes:
         if not entry.emits.get(mode):
             yield ("emits",), f"mode {mode!r} has no emit"
@@ -81,7 +82,7 @@ def _check_fields(entry: WrittenEntry) -> Iterator[Complaint]:
     elif entry.unit == TEXT:
         yield ("unit",), "a measurement is a number"
     carried = [*entry.attributes, *entry.keys]
-    yield from _unknown(("filter_fields",), "field", entry.filter_fields, carried)
+    yield from iter_unknown(("filter_fields",), "field", entry.filter_fields, carried)
     served = [kind for kind, reason in entry.targets.items() if reason is None]
     if not served:
         yield ("targets",), "an entry serves at least one kind of target"
@@ -95,7 +96,7 @@ def _check_caveats(entry: WrittenEntry) -> Iterator[Complaint]:
         if isinstance(caveat, str):
             continue
         path: Path = ("caveats", index)
-        yield from _unknown(path, "target kind", caveat.targets, KINDS)
+        yield from iter_unknown(path, "target kind", caveat.targets, KINDS)
         for kind in caveat.targets:
             if kind in KINDS and kind not in served:
                 yield path, f"the target kind {kind!r} is not served, so nobody would read this caveat"
@@ -107,10 +108,10 @@ def _check_caveats(entry: WrittenEntry) -> Iterator[Complaint]:
 
 def _check_default(entry: WrittenEntry) -> Iterator[Complaint]:
     if entry.default.mode is not None:
-        yield from _unknown(("default", "mode"), "mode", [entry.default.mode], entry.modes)
+        yield from iter_unknown(("default", "mode"), "mode", [entry.default.mode], entry.modes)
     for mode, emit in entry.default.emits.items():
-        yield from _unknown(("default", "emits"), "mode", [mode], entry.modes)
-        yield from _unknown(("default", "emits", mode), "emit", [emit], entry.emits.get(mode, ()))
+        yield from iter_unknown(("default", "emits"), "mode", [mode], entry.modes)
+        yield from iter_unknown(("default", "emits", mode), "emit", [emit], entry.emits.get(mode, ()))
 
 
 def _check_chain(entry: WrittenEntry, words: Vocabulary) -> Iterator[Complaint]:
@@ -139,7 +140,7 @@ def _check_backend(entry: WrittenEntry, backend: WrittenBackend, index: int, wor
     if index > 0 and bool(backend.degrades) == backend.equivalent:
         yield ("degrades",), "after the first, a backend says what it degrades or that it is equivalent, one of the two"
     if backend.unit is not None:
-        yield from _unknown(("unit",), "unit", [backend.unit], words.units)
+        yield from iter_unknown(("unit",), "unit", [backend.unit], words.units)
         if index == 0 or backend.equivalent:
             yield ("unit",), "a unit of its own stands only on a fallback that says what it degrades"
     if backend.equivalent:
@@ -170,10 +171,10 @@ def _check_subsets(entry: WrittenEntry, backend: WrittenBackend) -> Iterator[Com
 
 
 def _check_cost(backend: WrittenBackend, words: Vocabulary) -> Iterator[Complaint]:
-    yield from _unknown(("cost",), "cost band", [backend.cost], BANDS)
-    yield from _unknown(("cost_by_regime",), "regime", backend.cost_by_regime, words.regimes)
+    yield from iter_unknown(("cost",), "cost band", [backend.cost], BANDS)
+    yield from iter_unknown(("cost_by_regime",), "regime", backend.cost_by_regime, words.regimes)
     for regime, band in backend.cost_by_regime.items():
-        yield from _unknown(("cost_by_regime", regime), "cost band", [band], BANDS)
+        yield from iter_unknown(("cost_by_regime", regime), "cost band", [band], BANDS)
         if band in BANDS and backend.cost in BANDS and BANDS.index(band) > BANDS.index(backend.cost):
             yield ("cost_by_regime", regime), f"{band} is dearer than the worst regime's {backend.cost}"
 

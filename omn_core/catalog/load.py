@@ -13,40 +13,21 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import attrs
 import cattrs
 from cattrs.errors import BaseValidationError
 
 from omn_core import __version__
 from omn_core.cache import read_cached, write_cached
-from omn_core.catalog.check import check_entry, check_vocabulary
 from omn_core.catalog.known import DATA
-from omn_core.catalog.shape import (
-    WrittenEntry,
-    WrittenFile,
-    WrittenVocabulary,
-    make_catalog_converter,
-    make_entry,
-)
+from omn_core.catalog.shape import ReadFile, make_catalog_converter, make_default, make_entry, widen
 from omn_core.errors import PLUGIN_FAULTS, CatalogError
-from omn_core.located import Located, LocatedError, parse_yaml
 from omn_core.model.catalog import Catalog, Entry, Vocabulary
+from omn_core.model.family import FamilyDefault
 from omn_core.plugins import PluginRecord, Registry, settle_clash
-from omn_core.structure import structure
 
 VOCABULARY = "vocabulary.yaml"
 APART = frozenset({VOCABULARY, "unwind.yaml", "known.yaml"})
 """Files of a catalog folder that hold no entries."""
-
-
-@attrs.frozen
-class ReadFile:
-    """One catalog file, read and checked: its entries with their lines, the words it adds, and what was wrong."""
-
-    path: str
-    entries: tuple[tuple[int, WrittenEntry], ...]
-    vocabulary: WrittenVocabulary
-    problems: tuple[str, ...]
 
 
 def load_catalog(registry: Registry, folder: Path | None = None) -> Catalog:
@@ -60,7 +41,9 @@ def load_catalog(registry: Registry, folder: Path | None = None) -> Catalog:
     name = f"catalog-{_fingerprint(registry, words_text, texts)}.json"
     read = _from_cache(name, converter)
     if read is None:
-        read = _read_all(registry, converter, words_text, texts)
+        from omn_core.catalog.read import read_files
+
+        read = read_files(converter, registry.emits, words_text, texts)
         plain = {"words": converter.unstructure(read[0]), "files": converter.unstructure(read[1])}
         write_cached(name, json.dumps(plain).encode())
     words, found = read
@@ -102,7 +85,7 @@ def _iter_package_files(record: PluginRecord) -> Iterator[tuple[str, str]]:
 def _fingerprint(registry: Registry, words: str, texts: list[tuple[str, str, str]]) -> str:
     """Identify the content and everything else that reading depends on."""
     classes = sorted((row.kind, row.argument or "") for row in registry.requirements.values())
-    parts = json.dumps([__version__, words, texts, classes, sorted(registry.emits)])
+    parts = json.dumps([__version__, words, texts, classes, sorted(map(str, registry.emits.values()))])
     return blake2b(parts.encode(), digest_size=16).hexdigest()
 
 
@@ -120,61 +103,25 @@ def _from_cache(name: str, converter: cattrs.Converter) -> tuple[Vocabulary, tup
         return None  # a cache that does not read back whole is one nobody wrote
 
 
-def _read_all(
-    registry: Registry, converter: cattrs.Converter, words_text: str, texts: list[tuple[str, str, str]]
-) -> tuple[Vocabulary, tuple[ReadFile, ...]]:
-    words = structure(converter, parse_yaml(words_text), Vocabulary)
-    emits = [*registry.emits, *words.emits]
-    return words, tuple(_read_file(converter, words, emits, *text) for text in texts)
-
-
-def _read_file(
-    converter: cattrs.Converter, words: Vocabulary, emits: list[str], plugin: str, path: str, text: str
-) -> ReadFile:
-    """Read one file: what is wrong with it is in `problems`, and then it gives no entries."""
-    try:
-        located = parse_yaml(text)
-        if isinstance(located.value, list):
-            located = Located({"sources": located.value}, {("sources", *p): line for p, line in located.lines.items()})
-        written = structure(converter, located, WrittenFile)
-    except LocatedError as error:
-        return ReadFile(path, (), WrittenVocabulary(), (str(CatalogError(path, error.line, error.reason)),))
-    problems = [
-        str(CatalogError(path, located.line(("vocabulary", *inner)), reason))
-        for inner, reason in check_vocabulary(written.vocabulary, plugin or "")
-        if plugin
-    ]
-    words = _widen(words, written.vocabulary)
-    seen: dict[str, int] = {}
-    for index, entry in enumerate(written.sources):
-        for inner, reason in check_entry(entry, plugin or None, words, emits):
-            line = located.line(("sources", index, *inner))
-            problems.append(str(CatalogError(path, line, reason, entry.id)))
-        if entry.id in seen:
-            line = located.line(("sources", index, "id"))
-            problems.append(str(CatalogError(path, line, f"it is on line {seen[entry.id]} already", entry.id)))
-        seen.setdefault(entry.id, located.line(("sources", index)) or 0)
-    entries = tuple((located.line(("sources", i)) or 0, entry) for i, entry in enumerate(written.sources))
-    return ReadFile(path, () if problems else entries, written.vocabulary, tuple(problems))
-
-
-def _widen(words: Vocabulary, added: WrittenVocabulary) -> Vocabulary:
-    return attrs.evolve(words, keys={**words.keys, **added.keys}, units={**words.units, **added.units})
-
-
 def _catalog_of_folder(words: Vocabulary, found: tuple[ReadFile, ...]) -> Catalog:
     entries: dict[str, Entry] = {}
     for file in found:
         if file.problems:
             raise _as_error(file)
-        words = _widen(words, file.vocabulary)
+        words = widen(words, file.vocabulary)
         for line, written in file.entries:
             if written.id in entries:
                 earlier = entries[written.id]
                 reason = f"it is in {earlier.path}:{earlier.line} already"
                 raise CatalogError(file.path, line, reason, written.id)
             entries[written.id] = make_entry(written, file.path, line)
-    return Catalog(dict(sorted(entries.items())), words)
+    return Catalog(dict(sorted(entries.items())), words, defaults=_gather_defaults(found))
+
+
+def _gather_defaults(found: tuple[ReadFile, ...]) -> dict[str, FamilyDefault]:
+    """Return each family's default. A file that has a second one has a problem, and gives none."""
+    made = [make_default(written, file.path, line) for file in found for line, written in file.defaults]
+    return {default.family: default for default in sorted(made, key=lambda one: one.family)}
 
 
 def _as_error(file: ReadFile) -> CatalogError:
@@ -195,7 +142,7 @@ def _catalog_of_plugins(registry: Registry, words: Vocabulary, found: tuple[Read
         if file.problems:
             more = f" (and {len(file.problems) - 1} more)" if len(file.problems) > 1 else ""
             record.fail("failed", f"its catalog does not load: {file.problems[0]}{more}")
-        words = _widen(words, file.vocabulary)
+        words = widen(words, file.vocabulary)
         for line, written in file.entries:
             claims.setdefault(written.id, []).append((record, make_entry(written, file.path, line)))
     entries: dict[str, Entry] = {}
@@ -209,7 +156,7 @@ def _catalog_of_plugins(registry: Registry, words: Vocabulary, found: tuple[Read
             record.sources.append(identifier)
             record.backends += len(entry.chain)
     _check_collectors(registry, entries)
-    return Catalog(entries, words, distributions)
+    return Catalog(entries, words, distributions, _gather_defaults(found))
 
 
 def _check_collectors(registry: Registry, entries: Mapping[str, Any]) -> None:

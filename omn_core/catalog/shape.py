@@ -1,4 +1,4 @@
-"""The catalog as its files spell it, before it is checked; `omn_core.model.catalog` documents the fields."""
+"""The catalog as its files spell it, before and after it is checked; `omn_core.model.catalog` documents the fields."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import attrs
 import cattrs
 
 from omn_core.catalog.requirement import parse_need
-from omn_core.model.catalog import Backend, Default, Entry, TargetCaveat, UnitMeaning
+from omn_core.model.catalog import Backend, Default, Entry, TargetCaveat, UnitMeaning, Vocabulary
+from omn_core.model.family import DEFAULT_BANDS, FamilyDefault
 from omn_core.model.probe import Need
+from omn_core.model.request import Request, parse_emit
 from omn_core.model.rows import RequirementRow
+from omn_core.session.duration import parse_duration
 from omn_core.structure import make_converter
 
 Served = NewType("Served", object)
@@ -73,11 +76,55 @@ class WrittenVocabulary:
 
 
 @attrs.frozen
-class WrittenFile:
-    """A catalog file: its entries, and words of the family's own."""
+class WrittenRequest:
+    """One request of a family's default, in the words of a session file. It names no target: it takes the person's."""
 
-    sources: tuple[WrittenEntry, ...]
+    source: str
+    mode: str
+    emits: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    interval: str | None = None
+    value: str | None = None
+    filter: str | None = None
+
+
+@attrs.frozen
+class WrittenDefault:
+    """What a family's name alone asks. A band that is absent is None; one that is written empty is refused."""
+
+    default: str
+    low: tuple[WrittenRequest, ...] | None = None
+    med: tuple[WrittenRequest, ...] | None = None
+    high: tuple[WrittenRequest, ...] | None = None
+    none: str | None = None
+
+    @property
+    def bands(self) -> dict[str, tuple[WrittenRequest, ...]]:
+        """The bands that are written, cheapest first."""
+        written = {band: getattr(self, band) for band in DEFAULT_BANDS}
+        return {band: requests for band, requests in written.items() if requests is not None}
+
+
+@attrs.frozen
+class WrittenFile:
+    """A catalog file: its entries with at most one default among them, and words of the family's own."""
+
+    sources: tuple[WrittenEntry | WrittenDefault, ...]
     vocabulary: WrittenVocabulary = attrs.field(factory=WrittenVocabulary)
+
+
+@attrs.frozen
+class ReadFile:
+    """One catalog file: its entries and defaults with their lines, the words it adds, and what was wrong.
+
+    A file with problems gives no entries and no defaults.
+    """
+
+    path: str
+    entries: tuple[tuple[int, WrittenEntry], ...]
+    defaults: tuple[tuple[int, WrittenDefault], ...]
+    vocabulary: WrittenVocabulary
+    problems: tuple[str, ...]
 
 
 def make_catalog_converter(classes: Mapping[str, RequirementRow]) -> cattrs.Converter:
@@ -91,7 +138,16 @@ def make_catalog_converter(classes: Mapping[str, RequirementRow]) -> cattrs.Conv
     )
     converter.register_structure_hook_func(lambda kind: kind == str | TargetCaveat, lambda value, _: _caveat(value))
     converter.register_unstructure_hook(TargetCaveat, TargetCaveat.to_plain)
+    converter.register_structure_hook_func(
+        lambda kind: kind == WrittenEntry | WrittenDefault,
+        lambda value, _: converter.structure(value, WrittenDefault if _is_default(value) else WrittenEntry),
+    )
     return converter
+
+
+def _is_default(value: Any) -> bool:
+    """Tell an item `default: FAMILY` from an entry, whose `default` is a field beside its id."""
+    return isinstance(value, Mapping) and "default" in value and "id" not in value
 
 
 def _caveat(value: Any) -> str | TargetCaveat:
@@ -140,3 +196,27 @@ def make_backend(written: WrittenBackend) -> Backend:
     for name in ("modes", "emits", "targets"):
         plain[name] = plain[name] or ()
     return Backend(**plain)
+
+
+def make_default(written: WrittenDefault, path: str, line: int) -> FamilyDefault:
+    """Make the model's default of a written one that the checks passed."""
+    bands = {band: tuple(map(make_request, requests)) for band, requests in written.bands.items()}
+    return FamilyDefault(written.default, bands, written.none, path, line)
+
+
+def make_request(written: WrittenRequest) -> Request:
+    """Make a request without a target. Raises RequestError for an unreadable emit, ValueError for an interval."""
+    return Request(
+        source=written.source,
+        mode=written.mode,
+        emits=tuple(map(parse_emit, written.emits)),
+        keys=written.keys,
+        filter=written.filter,
+        value=written.value,
+        interval_ns=None if written.interval is None else parse_duration(written.interval),
+    )
+
+
+def widen(words: Vocabulary, added: WrittenVocabulary) -> Vocabulary:
+    """Return a vocabulary with the keys and units that a file adds."""
+    return attrs.evolve(words, keys={**words.keys, **added.keys}, units={**words.units, **added.units})

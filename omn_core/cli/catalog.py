@@ -12,6 +12,7 @@ from omn_core.cli.app import get_application
 from omn_core.cli.options import FOLDER
 from omn_core.cli.output import write_plain
 from omn_core.model.catalog import Backend, Entry
+from omn_core.model.family import FamilyDefault
 from omn_core.resolve.complete import find_entry
 
 _LISTS = ("keys", "filter_fields")
@@ -24,7 +25,7 @@ _LISTS = ("keys", "filter_fields")
 @click.option("--catalog", "folder", type=FOLDER, metavar="DIR", help="Read this folder.")
 @click.pass_context
 def catalog_command(context: click.Context, /, word: str | None, format_name: str, folder: Path | None) -> int:
-    """Print the entry WORD, every entry of the family WORD, or all of them."""
+    """Print the entry WORD, every entry and the default of the family WORD, or all of them."""
     application = get_application(context)
     application.catalog_folder = folder
     catalog = application.catalog
@@ -32,7 +33,9 @@ def catalog_command(context: click.Context, /, word: str | None, format_name: st
         entries = [entry for entry in catalog.entries.values() if word in (None, entry.family)]
     else:
         entries = [find_entry(word, catalog, application.registry)]
-    write_plain(application, format_name, [make_plain_entry(entry) for entry in entries])
+    defaults = [default for family, default in catalog.defaults.items() if word in (None, family)]
+    plain = [*map(make_plain_entry, entries), *map(make_plain_default, defaults)]
+    write_plain(application, format_name, plain)
     return 0
 
 
@@ -46,6 +49,14 @@ def make_plain_entry(entry: Entry) -> dict[str, Any]:
     plain["default"] = _plain(attrs.asdict(entry.default))
     plain["chain"] = [make_plain_backend(backend) for backend in entry.chain]
     return _plain(plain) | {name: list(plain[name]) for name in _LISTS if not plain[name]}
+
+
+def make_plain_default(default: FamilyDefault) -> dict[str, Any]:
+    """Return a family's default in the words of its file."""
+    from omn_core.session.shape import make_plain_request
+
+    bands = {band: [make_plain_request(request) for request in requests] for band, requests in default.bands.items()}
+    return _plain({"default": default.family, **bands, "none": default.none})
 
 
 def make_plain_backend(backend: Backend) -> dict[str, Any]:

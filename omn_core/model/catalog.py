@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from omn_core.model.family import FamilyDefault
 from omn_core.model.probe import Need
 
 BANDS = ("free", "low", "med", "high", "extreme")
@@ -172,11 +173,15 @@ class UnitMeaning:
 
 @attrs.frozen
 class Catalog:
-    """Every entry that loaded, by id, and the vocabulary they were checked against."""
+    """Every entry that loaded, by id, the vocabulary they were checked against, and each family's default, by family.
+
+    A family that declares nothing about its default has none in `defaults`.
+    """
 
     entries: Mapping[str, Entry]
     vocabulary: Vocabulary
     distributions: Mapping[str, str] = attrs.field(factory=dict)
+    defaults: Mapping[str, FamilyDefault] = attrs.field(factory=dict)
 
     def families(self) -> tuple[str, ...]:
         """Every family that has an entry, sorted."""

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from omn_core.catalog.asked import check_emit, check_filter, check_keys, check_mode, choose_value
 from omn_core.catalog.known import read_known
 from omn_core.errors import NotCollected, RequestError
 from omn_core.filter import Filter, compile_filter
-from omn_core.filter.grammar import Comparison, make_complaint
-from omn_core.model.catalog import TEXT, Catalog, Entry, UnitMeaning
+from omn_core.model.catalog import Catalog, Entry, UnitMeaning
 from omn_core.model.request import POLLED_MODES, EmitSpec, Request
 from omn_core.model.target import Target
 from omn_core.plugins import PluginRecord, Registry
@@ -98,12 +98,12 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
     mode, picked_mode = _choose_mode(request, entry)
     emits, picked_emits = _choose_emits(request, entry, mode)
     _check_pair(entry, mode, target)
-    value, adds_up = _choose_value(request, entry, mode, catalog)
+    value, adds_up = choose_value(request, entry, mode, catalog.vocabulary.units)
     for emit in emits:
-        _check_emit(emit, entry, mode, registry, value if not adds_up else None)
-    _check_keys(request, entry)
+        check_emit(emit, entry, mode, registry.emits, value if not adds_up else None)
+    check_keys(request, entry)
     _check_sampling(request, entry, mode)
-    predicate = None if request.filter is None else _check_filter(compile_filter(request.filter), entry, value)
+    predicate = None if request.filter is None else check_filter(compile_filter(request.filter), entry, value)
     return Completed(
         request=request,
         entry=entry,
@@ -146,8 +146,7 @@ def _respell(entry: Entry, target: Target, served: list[str]) -> str | None:
 
 def _choose_mode(request: Request, entry: Entry) -> tuple[str, str | None]:
     if request.mode is not None:
-        if request.mode not in entry.modes:
-            raise RequestError(f"{entry.id} has no mode {request.mode!r}", f"its modes are {', '.join(entry.modes)}")
+        check_mode(request.mode, entry)
         return request.mode, None
     if len(entry.modes) == 1:
         return entry.modes[0], f"mode {entry.modes[0]}, the one it has"
@@ -180,49 +179,6 @@ def _check_pair(entry: Entry, mode: str, target: Target) -> None:
     )
 
 
-def _choose_value(request: Request, entry: Entry, mode: str, catalog: Catalog) -> tuple[str, bool]:
-    value = entry.value if request.value is None else request.value
-    unit = entry.attributes.get(value)
-    if unit is None or unit == TEXT:
-        numbers = ", ".join(name for name, kind in entry.attributes.items() if kind != TEXT)
-        raise RequestError(f"{entry.id} measures no {value!r}", f"its values are {numbers}")
-    meaning = catalog.vocabulary.units.get(unit)
-    level = value != entry.value and meaning is not None and meaning.level
-    return value, entry.adds_up(mode) and not level
-
-
-def _check_emit(emit: EmitSpec, entry: Entry, mode: str, registry: Registry, level: str | None) -> None:
-    """`level` names the value when it does not add up, None when it does."""
-    if emit.name not in entry.emits[mode]:
-        known = any(emit.name in emits for emits in entry.emits.values())
-        what = f"no emit {emit.name!r} in mode {mode}" if known else f"no emit {emit.name!r}"
-        raise RequestError(f"{entry.id} has {what}", f"mode {mode} has {', '.join(entry.emits[mode])}")
-    row = registry.emits.get(emit.name)
-    if row is None:
-        raise NotCollected(f"the emit {emit.name!r} is declared, and nothing installed here makes it")
-    if row.adds_up and level is not None:
-        raise RequestError(f"emit {emit.name} needs values that add up, and {level!r} is a level")
-    if emit.count is not None and not row.takes_count:
-        raise RequestError(f"emit {emit.name} takes no number, and {str(emit)!r} gives one")
-    if emit.attribute is not None:
-        if row.takes_attribute == "no":
-            raise RequestError(f"emit {emit.name} is not divided by an attribute, and {str(emit)!r} asks it")
-        if emit.attribute not in entry.filter_fields:
-            raise RequestError(
-                f"{entry.id} has no {emit.attribute!r} to divide {emit.name} by",
-                f"its fields are {', '.join(entry.filter_fields)}",
-            )
-    elif row.takes_attribute == "required":
-        raise RequestError(f"emit {emit.name} names an attribute: {emit.name}@ATTRIBUTE")
-
-
-def _check_keys(request: Request, entry: Entry) -> None:
-    for key in request.keys:
-        if key not in entry.keys:
-            offered = ", ".join(entry.keys) or "none"
-            raise RequestError(f"{entry.id} has no key {key!r}", f"its keys are {offered}")
-
-
 def _check_sampling(request: Request, entry: Entry, mode: str) -> None:
     for name, given in (("--hz", request.hz), ("--period", request.period)):
         if given is not None and mode != "sample":
@@ -234,32 +190,6 @@ def _check_sampling(request: Request, entry: Entry, mode: str) -> None:
     for name, word in (("--stack", request.stack), ("--symbols", request.symbols)):
         if word is not None and entry.stacks is None:
             raise RequestError(f"{name} means nothing here: the events of {entry.id} carry no stacks")
-
-
-def _check_filter(predicate: Filter, entry: Entry, value: str) -> Filter:
-    for comparison in predicate.comparisons:
-        field = value if comparison.field == "value" else comparison.field
-        reason = _find_fault(comparison, field, entry, (*entry.filter_fields, value, "kind"))
-        if reason is not None:
-            raise make_complaint(predicate.text, comparison.column, reason)
-    return predicate
-
-
-def _find_fault(comparison: Comparison, field: str, entry: Entry, fields: tuple[str, ...]) -> str | None:
-    """Return what is wrong with one comparison. A key's own type is its collector's; an attribute's is its unit's."""
-    if field not in fields:
-        near = difflib.get_close_matches(field, fields, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(entry.filter_fields)}, value, kind"
-        return f"{entry.id} has no field {field!r}; {hint}"
-    if field not in entry.attributes:
-        return None
-    is_text = entry.attributes[field] == TEXT
-    wrong = next((literal for literal in comparison.literals if isinstance(literal, str) != is_text), None)
-    if wrong is not None:
-        return f"{field!r} is {'a text' if is_text else 'a number'}, not {wrong!r}"
-    if is_text and comparison.operator in ("<", "<=", ">", ">="):
-        return f"{field!r} is a text, and texts have no order here"
-    return None
 
 
 def _choose_interval(request: Request, mode: str) -> int | None:

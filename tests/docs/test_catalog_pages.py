@@ -13,7 +13,7 @@ from manual import DOCS
 
 from omn_core.catalog.known import read_known
 from omn_core.catalog.load import load_catalog
-from omn_core.catalog.shape import WrittenEntry, make_catalog_converter, make_entry
+from omn_core.catalog.shape import WrittenDefault, WrittenEntry, make_catalog_converter, make_default, make_entry
 from omn_core.located import Located, parse_yaml
 from omn_core.model.catalog import Catalog, Entry
 from omn_core.plugins import Registry
@@ -66,15 +66,23 @@ def test_an_entry_is_printed_so_that_it_loads_back_equal(omn: Any, registry: Reg
     """`omn catalog SOURCE` is YAML that makes the same entry again, whatever the entry leaves out."""
     converter = make_catalog_converter(registry.requirements)
     printed = parse_yaml(omn("catalog").stdout.decode()).value
-    assert [plain["id"] for plain in printed] == list(catalog.entries)
+    assert [plain["id"] for plain in printed if "id" in plain] == list(catalog.entries)
+    assert [plain["default"] for plain in printed if "id" not in plain] == list(catalog.defaults)
     for plain in printed:
-        entry = catalog.entries[plain["id"]]
-        written = structure(converter, Located(plain), WrittenEntry)
-        assert make_entry(written, entry.path, entry.line) == entry
+        if "id" in plain:
+            entry = catalog.entries[plain["id"]]
+            written = structure(converter, Located(plain), WrittenEntry)
+            assert make_entry(written, entry.path, entry.line) == entry
+        else:
+            default = catalog.defaults[plain["default"]]
+            assert (
+                make_default(structure(converter, Located(plain), WrittenDefault), default.path, default.line)
+                == default
+            )
 
 
 def test_a_family_is_printed_as_a_folder_that_stands_in_for_it(
-    omn: Any, registry: Registry, shipped: list[Entry], tmp_path: Path
+    omn: Any, registry: Registry, catalog: Catalog, shipped: list[Entry], tmp_path: Path
 ) -> None:
     """What is printed passes every check of the loader and serves as `--catalog DIR`."""
     for family in {entry.family for entry in shipped}:
@@ -83,3 +91,6 @@ def test_a_family_is_printed_as_a_folder_that_stands_in_for_it(
     for entry in shipped:
         again = loaded.entries[entry.id]
         assert attrs.evolve(again, path=entry.path, line=entry.line) == entry
+    for family in {entry.family for entry in shipped} & set(catalog.defaults):
+        default = catalog.defaults[family]
+        assert attrs.evolve(loaded.defaults[family], path=default.path, line=default.line) == default

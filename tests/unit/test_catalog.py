@@ -261,7 +261,7 @@ def test_a_warm_start_parses_no_yaml(laboratory: Any, entry_text: Any, monkeypat
     laboratory.install_lab(entry_text())
     _, cold = laboratory.load()
     with monkeypatch.context() as patched:
-        patched.setattr("omn_core.catalog.load.parse_yaml", lambda _: pytest.fail("YAML was parsed"))
+        patched.setattr("omn_core.catalog.read.parse_yaml", lambda _: pytest.fail("YAML was parsed"))
         _, warm = laboratory.load()
     assert warm.entries == cold.entries
     assert warm.vocabulary == cold.vocabulary
