@@ -45,7 +45,7 @@ class Located:
     lines: Mapping[Path, int] = attrs.field(factory=dict)
 
     def line(self, path: Path) -> int | None:
-        """Return the line of a path or of its nearest parent that has one, None where none is known (JSON, TOML)."""
+        """Return the line of a path or of its nearest parent that has one, None where none is known (TOML)."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
@@ -192,15 +192,28 @@ def parse_json(text: str) -> Located:
     import json
 
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_decimal)
-        return _bound(value)
+        value = json.loads(text, parse_constant=_no_constant, parse_int=_decimal)
+        _bound(value)
+        return Located(value, _find_lines(text))
     except json.JSONDecodeError as error:
         raise LocatedError(error.lineno, error.msg[:1].lower() + error.msg[1:]) from None
     except RecursionError:
         raise LocatedError(None, f"values nest deeper than {MAXIMUM_DEPTH}") from None
 
 
-def _bound(value: Any) -> Located:
+def _find_lines(text: str) -> dict[Path, int]:
+    """Return the line of each value of a JSON document. Raises LocatedError where a field is written twice."""
+    from omn_core.json_lines import iter_json_lines
+
+    lines: dict[Path, int] = {}
+    for path, line in iter_json_lines(text):
+        if path in lines:
+            raise LocatedError(line, f"{path[-1]!r} is written twice in one object")
+        lines[path] = line
+    return lines
+
+
+def _bound(value: Any) -> None:
     """Hold values that were read to the limits of YAML's, which is read node by node."""
     count, waiting = 0, [(value, 0)]
     while waiting:
@@ -218,16 +231,6 @@ def _bound(value: Any) -> Located:
                 _encodable(name, None)
         elif isinstance(one, list):
             waiting += [(part, depth + 1) for part in one]
-    return Located(value)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise LocatedError(None, f"{key!r} is written twice in one object")
-        found[key] = value
-    return found
 
 
 def _no_constant(text: str) -> Any:
@@ -240,7 +243,9 @@ def parse_toml(text: str) -> Located:
     import tomllib
 
     try:
-        return _bound(tomllib.loads(text))
+        value = tomllib.loads(text)
+        _bound(value)
+        return Located(value)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         reason = re.sub(r" \(at (line|end).*\)$", "", str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,47 @@ def test_a_mistake_is_refused_with_its_file_line_and_reason(
     assert said in str(caught.value)
 
 
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def iter_paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        yield from iter_paths(part, (*path, name))
+
+
+@pytest.mark.spec("REQ-3")
+@given(VALUES)
+def test_every_value_of_a_json_document_has_its_line(value: Any) -> None:
+    """Written one value a line, the paths are those of the value, in its order, and no line comes before the last."""
+    located = parse_json(json.dumps(value, indent=1))
+    assert located.value == value
+    assert list(located.lines) == list(iter_paths(value))
+    lines = list(located.lines.values())
+    assert lines == sorted(set(lines))
+    for path, line in located.lines.items():
+        written = json.dumps(value, indent=1).splitlines()[line - 1]
+        assert not path or isinstance(path[-1], int) or json.dumps(path[-1]) in written
+
+
+@pytest.mark.spec("REQ-3")
+def test_a_mistake_in_json_is_refused_with_its_line(tmp_path: Path) -> None:
+    """The line of the field that is wrong, past strings with quotes, brackets and escapes in them."""
+    path = tmp_path / "session.json"
+    path.write_text(
+        '{\n "requests": [\n  {"source": "mem.rss", "filter": "comm == \'a,[{\\"\'"},\n  {"source": "mem.pss",\n'
+        '   "targt": {"pid": 1}}\n ]\n}\n'
+    )
+    with pytest.raises(RequestError) as caught:
+        read_session(str(path))
+    assert str(caught.value) == f"{path}:5: requests.1.targt: there is no field 'targt' here; did you mean 'target'?"
+
+
 @pytest.mark.spec("REQ-3", "SEC-4")
 def test_an_alias_bomb_is_refused_before_it_grows(tmp_path: Path) -> None:
     """Aliases that multiply to a billion values are refused at the bound, naming it."""
@@ -132,7 +174,7 @@ def test_an_alias_bomb_is_refused_before_it_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("s.json", '{"requests": [], "requests": []}', "'requests' is written twice in one object"),
+        ("s.json", '{"requests": [], "requests": []}', ":1: 'requests' is written twice in one object"),
         ("s.json", '{"requests": [{"source": NaN}]}', "NaN is no JSON number"),
         ("s.json", '{"requests"', ":1: expecting ':' delimiter"),
         ("s.json", "[" * 100_000, "values nest deeper than 40"),
