@@ -146,7 +146,7 @@ def make_cgroup() -> Iterator[Callable[[str], Path]]:
 
     yield make
     for path in reversed(made):
-        _remove_cgroup(path)
+        remove_cgroup(path)
 
 
 def find_cgroup_mount(controller: str) -> Path | None:
@@ -162,7 +162,7 @@ def find_cgroup_mount(controller: str) -> Path | None:
     return None
 
 
-def _remove_cgroup(path: Path) -> None:
+def remove_cgroup(path: Path) -> None:
     """Remove a cgroup, its processes moved to the one above it. The kernel may say busy until the last has left."""
     deadline = time.monotonic() + 10
     while True:

@@ -66,7 +66,11 @@ class Workload:
         return (sys.executable, "-c", self.source)
 
 
-def _make(name: str, body: str) -> Workload:
+def make_workload(name: str, body: str) -> Workload:
+    """Make a workload of a program's text, which finds `step`, `burn`, `cpu_ns` and `oncpu_ns` defined before it.
+
+    `step(name, **facts)` stops there until told to go on, and reports the facts.
+    """
     return Workload(name, _PRELUDE + body)
 
 
@@ -76,7 +80,7 @@ def touch_pages(count: int) -> Workload:
     Steps: `ready` before the first, `touched` after the last, with `minflt` (the faults that getrusage counted
     between them) and `page_bytes`.
     """
-    return _make(
+    return make_workload(
         f"touch {count} pages",
         f"""
 import mmap
@@ -104,7 +108,7 @@ def share_bytes(size_bytes: int) -> Workload:
 
     Steps: `shared`, with `child` (the other's pid) and `size_bytes`; the child ends with its parent.
     """
-    return _make(
+    return make_workload(
         f"share {size_bytes} bytes",
         f"""
 import mmap, signal
@@ -132,7 +136,7 @@ def transfer_directly(path: str, block_bytes: int, *, reads: int = 0, writes: in
     Past the page cache (O_DIRECT): a block must be a multiple of the device's own. Steps: `ready` before the first,
     `transferred` after the last.
     """
-    return _make(
+    return make_workload(
         f"read {reads} and write {writes} blocks",
         f"""
 import mmap
@@ -153,7 +157,7 @@ def spin(length_ns: int, cpu: int | None = None) -> Workload:
 
     Steps: `ready` before, `spun` after, with `oncpu_ns` (what schedstat counted between them) and `wall_ns`.
     """
-    return _make(
+    return make_workload(
         f"spin {length_ns} ns",
         f"""
 {_pin(cpu)}
@@ -171,7 +175,7 @@ def duty_cycle(share: float, length_ns: int, period_ns: int = 20_000_000, cpu: i
 
     Steps: `ready` before, `cycled` after, with `oncpu_ns` (what schedstat counted between them) and `wall_ns`.
     """
-    return _make(
+    return make_workload(
         f"run {share:.0%} of the time",
         f"""
 {_pin(cpu)}
@@ -195,7 +199,7 @@ def threads(names: Sequence[bytes], length_ns: int = 0) -> Workload:
     Steps: `ready` (the threads exist and wait), with `tids`; `ran` (they have run and wait), with `oncpu_ns` of each
     as schedstat counted it between; `ended` (only the main thread is left).
     """
-    return _make(
+    return make_workload(
         f"{len(names)} threads",
         f"""
 import ctypes, threading
@@ -235,7 +239,7 @@ step("ended", tids=tids)
 
 def rename(comm: bytes) -> Workload:
     """Take a name (at most 15 bytes, none of them zero), as prctl(2) PR_SET_NAME lets any task do. Step: `named`."""
-    return _make(
+    return make_workload(
         f"be named {comm!r}",
         f"""
 import ctypes
@@ -250,7 +254,7 @@ def daemonise(lifetime_s: float = 30.0) -> Workload:
 
     Step: `forked`, reported by the program itself, with `daemon` (the other's pid); the program ends after it.
     """
-    return _make(
+    return make_workload(
         "daemonise",
         f"""
 pipe = os.pipe()
@@ -272,7 +276,7 @@ step("forked", daemon=int(os.read(pipe[0], 20)))
 def end_with(code: int | None = None, signal_number: int | None = None) -> Workload:
     """End with an exit code, or by a signal it sends itself. Step: `ready`."""
     action = f"os._exit({code})" if signal_number is None else f"os.kill(os.getpid(), {int(signal_number)})"
-    return _make("end", f'\nstep("ready")\n{action}\ntime.sleep(30)\n')
+    return make_workload("end", f'\nstep("ready")\n{action}\ntime.sleep(30)\n')
 
 
 def _pin(cpu: int | None) -> str:
