@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
 from pathlib import Path
+
+KEPT = 8
+"""How many files of one kind stay: another checkout, another set of plugins, the version before."""
 
 
 def find_cache_folder() -> Path | None:
@@ -46,7 +50,10 @@ def read_cached(name: str) -> bytes | None:
 
 
 def write_cached(name: str, content: bytes) -> None:
-    """Replace a cached file atomically, mode 0600. A folder that cannot be written leaves things as they are."""
+    """Replace a cached file atomically, mode 0600, and drop the oldest of its kind: `KIND-CONTENT.json` names one.
+
+    A folder that cannot be written leaves things as they are.
+    """
     folder = find_cache_folder()
     if folder is None:
         return
@@ -60,6 +67,18 @@ def write_cached(name: str, content: bytes) -> None:
         os.replace(path, folder / name)
     except OSError:
         Path(path).unlink(missing_ok=True)
+    else:
+        _prune(folder, name.partition("-")[0])
+
+
+def _prune(folder: Path, kind: str) -> None:
+    aged = []
+    for path in folder.glob(f"{kind}-*"):
+        with contextlib.suppress(OSError):  # another omn prunes the same folder
+            aged.append((path.stat().st_mtime_ns, path))
+    for _, path in sorted(aged, reverse=True)[KEPT:]:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _nearest_existing(path: Path) -> Path:
