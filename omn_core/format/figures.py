@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from omn_core.format.columns import render_column
 from omn_core.format.page import wrap
 from omn_core.format.scale import render_number
 from omn_core.model.style import TextStyle
@@ -17,7 +18,11 @@ MARK = ">="
 
 _ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "per_second", "total")
 _DROPPED_FIRST = ("p90", "last", "min", "p99", "p50", "mean", "events")
-_COUNTS = frozenset({"count", "events"})
+_COUNTS = frozenset({"count", "events", "runs"})
+_SHARES = frozenset({"share", "error"})
+_LEAST_CUT = 4
+"""So few rows are not worth the line that counts them."""
+
 _BOUNDED = frozenset({"count", "events", "value", "max", "total", "sum", "per_second"})
 _BOUNDED_OF_LEVELS = frozenset({"max"})
 """Of readings of a level, how many there were and the last of them are what they are, whatever was not read."""
@@ -40,44 +45,73 @@ def render_key(value: Any, width: int | None = None) -> str:
     return "?" if value is None else render_printable(str(value), width)
 
 
-def render_figures(rows: Sequence[Row], unit: str, style: TextStyle, key_names: Sequence[str] = ()) -> list[str]:
-    """Return the table of (key, answer) rows in a unit.
+def render_figures(
+    rows: Sequence[Row], unit: str, style: TextStyle, key_names: Sequence[str] = (), order: Sequence[str] = _ORDER
+) -> list[str]:
+    """Return the table of (key, answer) rows in a unit, its columns in an order.
 
     A single series that does not fit the width is listed a figure a line; a table that does not fit leaves figures
-    out and says which.
+    out and says which. Rows past the style's number of them are counted and not shown.
     """
-    names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"})
-    cells = {name: [_render_figure(name, answer, unit, style) for _, answer in rows] for name in names}
+    shown = rows if style.rows is None or len(rows) <= style.rows + _LEAST_CUT else rows[: style.rows]
+    names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"}, order)
+    cells = {name: _render_column(name, [answer for _, answer in shown], unit, style) for name in names}
     room = max(style.width // (len(key_names) + 2), 8)
-    keys = {name: [render_key(key.get(name), room) for key, _ in rows] for name in key_names}
+    keys = {name: [render_key(key.get(name), room) for key, _ in shown] for name in key_names}
     widths = {name: _column_width(name, column) for name, column in {**keys, **cells}.items()}
     kept, left_out = _fit(names, widths, list(key_names), style.width)
     if left_out and not key_names and len(rows) == 1:
         return _list_figures(names, cells)
     lines = [_join([*((name, pad(name, widths[name])) for name in key_names), *_heads(kept, widths)])]
-    for index in range(len(rows)):
+    for index in range(len(shown)):
         parts = [(name, pad(keys[name][index], widths[name])) for name in key_names]
         parts += [(name, pad(cells[name][index], widths[name], right=True)) for name in kept]
         lines.append(_join(parts))
+    if len(shown) < len(rows):
+        lines += wrap(say_more(len(rows) - len(shown)), style.width, " ")
     if left_out:
         lines += wrap(f"(a wider terminal also shows {', '.join(left_out)})", style.width, " ")
     return lines
 
 
-def _render_figure(name: str, answer: Mapping[str, Any], unit: str, style: TextStyle) -> str:
-    if name not in answer:
-        return ""
-    value = answer[name]
+def say_more(count: int) -> str:
+    """Return the line that stands for rows that a terminal is spared."""
+    return f"... {count} more; a pipe, a file and every other format have all"
+
+
+def _render_column(name: str, answers: Sequence[Mapping[str, Any]], unit: str, style: TextStyle) -> list[str]:
+    of = _find_unit(name, unit)
+    values = [answer.get(name) for answer in answers]
+    are_numbers = all(value is None or (isinstance(value, int | float) and value is not True) for value in values)
+    texts = (
+        render_column(values, of, style.scale) if are_numbers else [_render_other(value, of, style) for value in values]
+    )
+    return [
+        mark_bound(text, _is_bound(name, answer, style)) if name in answer else ""
+        for text, answer in zip(texts, answers, strict=True)
+    ]
+
+
+def _find_unit(name: str, unit: str) -> str:
+    if name in _COUNTS:
+        return "count"
+    return f"{unit}/s" if name == "per_second" else "ratio" if name in _SHARES else unit
+
+
+def _render_other(value: Any, unit: str, style: TextStyle) -> str:
+    """Return what is not a number among a plugin's figures."""
     if isinstance(value, str | bool):
         return render_printable(str(value), 24)
-    of = "count" if name in _COUNTS else f"{unit}/s" if name == "per_second" else "ratio" if name == "share" else unit
+    return render_number(value, unit, style.scale)
+
+
+def _is_bound(name: str, answer: Mapping[str, Any], style: TextStyle) -> bool:
     bounded = _BOUNDED_OF_LEVELS if style.is_level else _BOUNDED
-    is_bound = bool(answer.get("lower_bound")) and name in bounded and value is not None
-    return mark_bound(render_number(value, of, style.scale), is_bound)
+    return bool(answer.get("lower_bound")) and name in bounded and answer[name] is not None
 
 
-def _order_names(names: Mapping[str, None]) -> list[str]:
-    known = [name for name in _ORDER if name in names]
+def _order_names(names: Mapping[str, None], order: Sequence[str]) -> list[str]:
+    known = [name for name in order if name in names]
     return known + [name for name in names if name not in known]
 
 

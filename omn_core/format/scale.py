@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _TIME = ("ns", "us", "ms", "s")
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
@@ -14,10 +16,25 @@ _SCALES = {
     "count": "count",
     **dict.fromkeys(("load", "id", "celsius", "watts", "joules"), "plain"),
 }
-_EXACT_COUNT = 100_000
+EXACT_COUNT = 100_000
+"""Below it a count of things shows every digit."""
 
 UNKNOWN_FIGURE = "-"
 """What stands for a figure that is not known, which is never zero."""
+
+
+@attrs.frozen
+class Steps:
+    """How numbers of a unit scale: by `size` from each sign to the next, after `factor`.
+
+    `counts` says that whole numbers show every digit below `EXACT_COUNT`, `is_share` that they are shares.
+    """
+
+    size: int
+    signs: tuple[str, ...]
+    factor: int = 1
+    counts: bool = False
+    is_share: bool = False
 
 
 def render_number(value: float | None, unit: str, scale: str | None = None) -> str:
@@ -28,23 +45,33 @@ def render_number(value: float | None, unit: str, scale: str | None = None) -> s
     """
     if value is None:
         return UNKNOWN_FIGURE
+    steps = find_steps(unit, scale)
+    if steps.counts and isinstance(value, int) and abs(value) < EXACT_COUNT:
+        return join_sign(str(value), steps.signs[0])
+    scaled, place = float(value) * steps.factor, 0
+    while round(abs(scaled), 1) >= steps.size and place < len(steps.signs) - 1:
+        scaled, place = scaled / steps.size, place + 1
+    return join_sign(_digits(scaled if place else value * steps.factor), steps.signs[place])
+
+
+def find_steps(unit: str, scale: str | None = None) -> Steps:
+    """Return how numbers of a unit scale, and the sign of each step."""
     base, per = (unit[:-2], "/s") if unit.endswith("/s") else (unit, "")
     if base.endswith("_per_second"):
         base, per = base.removesuffix("_per_second"), "/s" + per
+    sign = _SIGNS.get(base, base)
     match _SCALES.get(base, scale):
         case "bytes":
-            return _scale(value, 1024, _BINARY) + per
+            return Steps(1024, tuple(name + per for name in _BINARY))
         case "ns":
-            return _scale(value, 1000, _TIME) + per
-        case "ratio":
-            return f"{_digits(100 * value)} %{per}"
-        case "percent":
-            return f"{_digits(value)} %{per}"
+            return Steps(1000, tuple(name + per for name in _TIME))
+        case "ratio" | "percent" as kind:
+            return Steps(1, (f"%{per}",), factor=100 if kind == "ratio" else 1, is_share=True)
         case "plain":
-            number = _digits(value)
+            return Steps(1, (sign + per,))
         case _:
-            number = _scale_decimal(value)
-    return _join(number, _SIGNS.get(base, base) + per)
+            signs = (f"{name} {sign}".strip() + per for name in _DECIMAL)
+            return Steps(1000, tuple(signs), counts=True)
 
 
 def render_count(value: float | None) -> str:
@@ -57,21 +84,9 @@ def render_duration(value_ns: float | None) -> str:
     return render_number(value_ns, "ns")
 
 
-def _join(number: str, sign: str) -> str:
+def join_sign(number: str, sign: str) -> str:
+    """Return a number and its sign; nothing stands between a number that has none and what it is divided by."""
     return number + sign if sign.startswith("/") or not sign else f"{number} {sign}"
-
-
-def _scale_decimal(value: float) -> str:
-    if isinstance(value, int) and abs(value) < _EXACT_COUNT:
-        return str(value)
-    return _scale(value, 1000, _DECIMAL).rstrip()
-
-
-def _scale(value: float, step: int, names: tuple[str, ...]) -> str:
-    scaled, place = float(value), 0
-    while round(abs(scaled), 1) >= step and place < len(names) - 1:
-        scaled, place = scaled / step, place + 1
-    return f"{_digits(scaled if place else value)} {names[place]}"
 
 
 def _digits(value: float) -> str:

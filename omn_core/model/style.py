@@ -11,9 +11,12 @@ class TextStyle:
 
     `scale` is the vocabulary's word for how numbers of the answer's unit scale, None where nobody said; `is_level` says
     that the answer is of readings whose values do not add up, so that a loss makes fewer of its figures lower bounds.
+    `rows` is how many rows a table shows before it counts the rest, None where it shows all: a terminal's reader sees
+    the greatest, and whoever searches a pipe or a file finds every one.
     """
 
     width: int = 80
     colour: bool = False
     scale: str | None = None
     is_level: bool = False
+    rows: int | None = None
