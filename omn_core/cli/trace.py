@@ -17,13 +17,14 @@ from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.options import FOLDER, build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
 from omn_core.cli.streams import complain, drop_stream
-from omn_core.errors import PLUGIN_FAULTS, RequestError, RunFailed
+from omn_core.errors import PLUGIN_FAULTS, Refused, RequestError, RunFailed
 from omn_core.model.request import Request, Session
 from omn_core.resolve.complete import Completed
 
 if TYPE_CHECKING:
     from omn_core.model.resolved import ResolvedSession
     from omn_core.model.result import Document
+    from omn_core.run.runner import RunOptions
 
 _DUMPS = ("dump_request", "dump_session", "dump_resolved")
 
@@ -146,21 +147,39 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     for one in completed:
         check_carries(row, one.emits)
     resolved = _resolve(application, session)
-    from omn_core.run.runner import RunOptions, run
+    from omn_core.run.runner import RunOptions
 
     if given["output"] is not None:
         from omn_core.store import make_folder
 
         make_folder(given["output"])
     options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True, started_cpu_ns=0)
-    document = run(resolved, application.registry, options)
+    document, unfinished = _run(resolved, application, options)
     _write(application, document, row.reference, given["output"], write_out(session, completed))
     failures = [result for result in document.results if result.failure is not None]
     for result in failures:
         complain(f"omn: {result.resolved.entry.id}: {result.failure}")
-    if failures:
+    if unfinished is not None:
+        complain(f"omn: {unfinished}")
+    if failures or unfinished is not None:
         complain(FAILED_AFTER)
-    return 1 if failures else 0
+        return 1
+    return 0
+
+
+def _run(
+    resolved: ResolvedSession, application: Application, options: RunOptions
+) -> tuple[Document, Refused | RunFailed | None]:
+    """Run once or as often as was asked. Returns the document, and why a later run of several was not finished."""
+    times = resolved.session.repeat
+    if times is None:
+        from omn_core.run.runner import run
+
+        return run(resolved, application.registry, options), None
+    from omn_core.run.repeat import run_repeatedly
+
+    repeated = run_repeatedly(resolved, application.registry, times, options)
+    return repeated.document, repeated.failure
 
 
 def _write(application: Application, document: Document, encoder: str, folder: Path | None, session: Session) -> None:

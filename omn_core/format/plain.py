@@ -10,7 +10,7 @@ import attrs
 from omn_core import __version__
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import Link, ResolvedRequest
-from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Result, Window
+from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Repeat, Result, Window
 from omn_core.names import escape_tree
 
 SCHEMA = 1
@@ -28,6 +28,7 @@ def compute_plain(document: Document) -> dict[str, Any]:
         "omn": {"version": __version__, "schema": SCHEMA, "plugins": dict(document.plugins)},
         "environment": dict(document.environment),
         "window": {"clock": "CLOCK_MONOTONIC", **_window(document.window)},
+        "ended_by": document.ended_by,
         "program": None if document.program is None else _program(document.program),
         "results": [_result(result) for result in document.results],
         **_ABSENT_BLOCKS,
@@ -37,6 +38,8 @@ def compute_plain(document: Document) -> dict[str, Any]:
         "cost": compute_plain_cost(document.cost, document.extras.get("budget")),
     }
     cleaned: dict[str, Any] = escape_tree(plain)
+    if document.repeats:
+        cleaned["repeats"] = [compute_plain(run) for run in document.repeats]
     return cleaned
 
 
@@ -119,12 +122,17 @@ def _result(result: Result) -> dict[str, Any]:
         "stopped_because": result.stopped_because,
         "failure": result.failure,
         "series": [{"key": dict(series.key), "emits": dict(series.emits)} for series in result.series],
-        "repeat": None,
+        "repeat": None if result.repeat is None else _repeat(result.repeat),
         "row_stamp": result.row_stamp,
         "attached_ns": result.attached_ns,
         "detached_ns": result.detached_ns,
         "raw": None,
     }
+
+
+def _repeat(repeat: Repeat) -> dict[str, Any]:
+    plain = attrs.asdict(repeat)
+    return {**plain, "series": [{**series, "key": dict(series["key"])} for series in plain["series"]]}
 
 
 def _link(link: Link) -> dict[str, Any]:

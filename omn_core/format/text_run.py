@@ -16,6 +16,7 @@ from omn_core.format.events import Row, iter_rows
 from omn_core.format.figures import is_flat, render_figures, render_key
 from omn_core.format.page import Page, wrap
 from omn_core.format.plain import collect_degraded, collect_unverified
+from omn_core.format.spread import render_program_spread, render_spread, render_windows
 from omn_core.model.request import READING_MODES, EmitSpec
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import Document, Result, SeriesResult
@@ -29,14 +30,20 @@ _BUILTIN = {row.name: row for row in omn_emits()}
 
 def write_run(document: Document, stream: BinaryIO, style: TextStyle) -> None:
     """Write a run: each request with its numbers, then the program and the cost."""
-    for result in document.results:
+    for index, result in enumerate(document.results):
         page = Page(_style_numbers(style, result.resolved))
         _add_asked(page, result)
+        page.add_labelled(
+            "window", render_windows(document, index) if document.repeats else sentences.render_window(result)
+        )
         page.add_blank()
-        _add_numbers(page, result, {**_BUILTIN, **document.emits})
+        if result.repeat is None:
+            _add_numbers(page, result, {**_BUILTIN, **document.emits})
+        else:
+            page.add_block(render_spread(result.repeat, result, page.inner))
         stream.write(page.render().encode())
         _write_events(result, stream, page.width)
-        stream.write(_render_account(result, style).encode())
+        stream.write(_render_account(document, index, style).encode())
     stream.write(_render_run(document, style).encode())
 
 
@@ -57,7 +64,6 @@ def _add_asked(page: Page, result: Result) -> None:
         page.add_labelled("unverified", render_printable(sentence), "alarm")
     if result.filter is not None:
         page.add_labelled("filter", sentences.render_filter(result.filter))
-    page.add_labelled("window", sentences.render_window(result))
 
 
 def _add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> None:
@@ -116,12 +122,19 @@ def _render(emit: Emit | None, answer: Mapping[str, Any], unit: str, style: Text
     return wrap(render_printable(f"{why}{dict(answer)}"), style.width, "  ")
 
 
-def _render_account(result: Result, style: TextStyle) -> str:
+def _render_account(document: Document, index: int, style: TextStyle) -> str:
     """Return what was lost and what is degraded, then what else a reader of the numbers should know."""
     page = Page(style, [""])
-    losses = sentences.render_losses(result.losses)
-    page.add_labelled("lost", "; ".join(losses) or "nothing", "alarm" if result.losses.is_lower_bound else None)
-    degraded = collect_degraded(result)
+    result = document.results[index]
+    runs = [run.results[index] for run in document.repeats] or [result]
+    if result.repeat is None:
+        losses = sentences.render_losses(result.losses)
+        page.add_labelled("lost", "; ".join(losses) or "nothing", "alarm" if result.losses.is_lower_bound else None)
+    else:
+        page.add_labelled(
+            "lost", "; ".join(result.repeat.notes) or "nothing, in any run", "alarm" if result.repeat.notes else None
+        )
+    degraded = list(dict.fromkeys(sentence for run in runs for sentence in collect_degraded(run)))
     for sentence in degraded or ["nothing"]:
         page.add_labelled("degraded", render_printable(sentence), "alarm" if degraded else None)
     for label, texts in (("caveat", result.caveats), ("note", result.facts)):
@@ -142,7 +155,10 @@ def _render_account(result: Result, style: TextStyle) -> str:
 def _render_run(document: Document, style: TextStyle) -> str:
     page = Page(style)
     if document.program is not None:
-        page.add_labelled("program", sentences.render_program(document.program))
+        program = sentences.render_program(document.program)
+        page.add_labelled("program", f"{'last run: ' if document.repeats else ''}{program}")
+    for clause in render_program_spread(document):
+        page.add_labelled("", f"{clause}")
     if document.adopted:
         page.add_labelled("adopted", sentences.render_adopted(document.adopted))
     for note in document.notes:
@@ -150,7 +166,8 @@ def _render_run(document: Document, style: TextStyle) -> str:
     blocks = [name for name, block in document.extras.items() if block]
     if blocks:
         page.add_labelled("also", f"{', '.join(blocks)}, in every format but this one")
-    page.add_labelled("cost", "; ".join(sentences.render_cost(document.cost)))
+    last = "last run: " if document.repeats else ""
+    page.add_labelled("cost", last + "; ".join(sentences.render_cost(document.cost)))
     return page.render()
 
 

@@ -49,6 +49,40 @@ class SeriesResult:
     emits: Mapping[str, Mapping[str, Any]]
 
 
+@attrs.frozen
+class SeriesSpread:
+    """How one series' figure spreads over the runs that gave it. None is not known.
+
+    `values` holds each run's figure in the runs' order, None where a run gave none; `runs` counts those that did.
+    `deviation` is the sample's (n - 1), `relative_error` the standard error of the mean as a share of the mean; both
+    are None over a single run, and the share where the mean is zero.
+    """
+
+    key: Mapping[str, Any]
+    runs: int
+    mean: float | None
+    deviation: float | None
+    min: float | None
+    max: float | None
+    relative_error: float | None
+    values: tuple[float | None, ...]
+
+
+@attrs.frozen
+class Repeat:
+    """One request's answers over several runs: of which emit which figure stands for a series, and how it spreads.
+
+    `emit` and `figure` are None where no emit of the request has one (stacks). `notes` says what makes the runs no
+    equals: what each lost, and which are left out.
+    """
+
+    runs: int
+    emit: str | None
+    figure: str | None
+    series: tuple[SeriesSpread, ...]
+    notes: tuple[str, ...] = ()
+
+
 @attrs.frozen(eq=False)
 class RawEvents:
     """The events themselves, kept in columns until an encoder prints them."""
@@ -80,6 +114,7 @@ class Result:
     failure: str | None = None
     target: Mapping[str, Any] = attrs.field(factory=dict)
     raw: RawEvents | None = None
+    repeat: Repeat | None = None
 
 
 @attrs.frozen
@@ -141,7 +176,9 @@ class Document:
     """One run. `extras` holds blocks that plugins add (joins, decompositions, record), as plain values.
 
     `emits` maps the name of each emit to its row, so that the text format renders with it; one that is not there is
-    rendered as figures.
+    rendered as figures. `ended_by` is what ended the window: `program`, `target`, `duration`, `served`, or the name of
+    a signal. `repeats` holds every run of a repeated session, in order; the document is then the last whole one's, its
+    results with their spread over all.
     """
 
     session: ResolvedSession
@@ -155,3 +192,5 @@ class Document:
     notes: tuple[str, ...] = ()
     extras: Mapping[str, Any] = attrs.field(factory=dict)
     emits: Mapping[str, EmitRow] = attrs.field(factory=dict)
+    ended_by: str | None = None
+    repeats: tuple[Document, ...] = ()

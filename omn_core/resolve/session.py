@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from omn_core.errors import NotCollected, Refused, RequestError, Whose
@@ -14,6 +14,7 @@ from omn_core.plugins import Registry
 from omn_core.resolve.chain import resolve
 from omn_core.resolve.complete import Completed, complete
 from omn_core.resolve.probes import ProbeTable
+from omn_core.resolve.repeat import iter_repeat_faults
 from omn_core.resolve.rules import check_resolved_session
 
 T = TypeVar("T")
@@ -26,7 +27,9 @@ _FIRST_TO_FIX = (Whose.REQUEST, Whose.BUILD, Whose.MACHINE)
 def validate_session(session: Session, catalog: Catalog, registry: Registry) -> tuple[Completed, ...]:
     """Check everything that does not depend on the machine. Raises Refused, every request's gap named at once."""
     _raise_all(_iter_session_faults(session))
-    return _each(session.requests, lambda request: complete(request, catalog, registry), session)
+    completed = _each(session.requests, lambda request: complete(request, catalog, registry), session)
+    _raise_all(iter_repeat_faults(session, completed))
+    return completed
 
 
 def resolve_session(
@@ -56,6 +59,8 @@ def _iter_session_faults(session: Session) -> Iterator[Refused]:
         yield RequestError("a file for the program's output means nothing where no program is launched")
     for name in session.extras:
         yield NotCollected(f"the block {name!r} is valid, and nothing installed here serves it")
+    if session.repeat is not None and session.repeat < 1:
+        yield RequestError(f"a run is made at least once, not {session.repeat} times")
     for what, value, fault in _list_unserved(session):
         if value is not None:
             yield fault or NotCollected(f"{what} is valid, and this build does not do it yet")
@@ -64,14 +69,12 @@ def _iter_session_faults(session: Session) -> Iterator[Refused]:
 
 def _list_unserved(session: Session) -> tuple[tuple[str, Any, RequestError | None], ...]:
     """Return what no build of today does, each with its value, and what is wrong with that value on every machine."""
-    budget, band, repeat = session.budget_percent, session.cost_band, session.repeat
+    budget, band = session.budget_percent, session.cost_band
     no_budget = RequestError(f"a budget is a share in percent, above zero, not {budget!r}")
     no_band = RequestError(f"no cost band is called {band!r}", f"the bands are {', '.join(_COST_BANDS)}")
-    no_repeat = RequestError(f"a run is made at least once, not {repeat} times")
     return (
         ("a budget", budget, None if budget is None or 0 < budget < math.inf else no_budget),
         ("a cost band", band, None if band in (None, *_COST_BANDS) else no_band),
-        ("repeating a run", repeat, None if repeat is None or repeat >= 1 else no_repeat),
     )
 
 
@@ -86,7 +89,7 @@ def _iter_window_faults(session: Session) -> Iterator[Refused]:
             yield RequestError(f"{request.source}: its window stops before it starts")
 
 
-def _raise_all(faults: Iterator[Refused]) -> None:
+def _raise_all(faults: Iterable[Refused]) -> None:
     found = list(faults)
     if found:
         raise _combine(found)

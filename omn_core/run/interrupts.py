@@ -25,17 +25,23 @@ class Interrupts:
 
     `descriptor` becomes readable with each of them. `first` is the name of the one that ended the window. Only
     Python's main thread may watch signals: elsewhere nothing is watched and nothing changes. `ignored_before` are the
-    signals that were ignored when the run began, which a launched program must find ignored still.
+    signals that were ignored when the run began, which a launched program must find ignored still. `aborted` is the
+    name of the one that aborted.
     """
 
     def __init__(self) -> None:
         self.first: str | None = None
+        self.aborted: str | None = None
         self.descriptor, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.ignored_before: frozenset[int] = frozenset()
         self._is_open = False
         self._is_over = False
         self._previous: dict[int, Any] = {}
         self._previous_wakeup = -1
+
+    def begin(self) -> None:
+        """Watch over one run more: until its window opens a signal aborts it."""
+        self._is_open = self._is_over = False
 
     def open_window(self) -> None:
         """From here on the first signal ends the window in good order; before, it aborts."""
@@ -47,7 +53,7 @@ class Interrupts:
             os.read(self.descriptor, 4096)
 
     def stop_aborting(self) -> None:
-        """From here on a signal changes nothing: what is under way is the cleaning up after one."""
+        """From here on a signal is kept in `first` and changes nothing else: what is under way is the cleaning up."""
         self._is_over = True
 
     def __enter__(self) -> Interrupts:
@@ -75,9 +81,11 @@ class Interrupts:
         os.close(self._write)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self._is_over:
-            return
         name = signal.Signals(number).name
+        if self._is_over:
+            self.first = self.first or name
+            return
         if self.first is not None or not self._is_open:
+            self.aborted = name
             raise Aborted(name)
         self.first = name

@@ -58,9 +58,17 @@ def run(resolved: ResolvedSession, registry: Registry, options: RunOptions | Non
     Raises Refused where the run could not begin, with nothing left running, and RunFailed where it began and could
     not be finished.
     """
-    options = options or RunOptions()
+    with Interrupts() as interrupts:
+        return carry_out(resolved, registry, options or RunOptions(), interrupts)
+
+
+def carry_out(resolved: ResolvedSession, registry: Registry, options: RunOptions, interrupts: Interrupts) -> Document:
+    """Carry out a resolved session under signals that are watched already, and return its document.
+
+    Raises as `run` does.
+    """
+    interrupts.begin()
     with contextlib.ExitStack() as stack:
-        interrupts = stack.enter_context(Interrupts())
         if options.become_subreaper:
             stack.enter_context(linux.subreaper())
         this = _Run(resolved, registry, options, interrupts, Announcer(registry, resolved))
@@ -85,6 +93,7 @@ class _Run:
     bound: dict[Target, BoundTarget] = attrs.field(factory=dict)
     program: Program | None = None
     watch: Watch | None = None
+    ended_by: str | None = None
     notes: list[str] = attrs.field(factory=list)
 
     def execute(self) -> Document:
@@ -173,9 +182,9 @@ class _Run:
         if launched is not None:
             launched.release()
         loop.read_at_open()
-        ended_by = loop.watch_over()
-        if ended_by == self.interrupts.first:
-            self.notes.append(f"{ended_by} ended the window")
+        self.ended_by = loop.watch_over()
+        if self.ended_by == self.interrupts.first:
+            self.notes.append(f"{self.ended_by} ended the window")
         window = loop.close()
         cost.close()
         self.announcer.tell(Moment.CLOSED)
@@ -201,6 +210,7 @@ class _Run:
             window=window,
             results=results,
             cost=spent,
+            ended_by=self.ended_by,
             program=None if ended is None else ended.result(None if program_cpu is None else program_cpu.total_ns()),
             adopted=() if ended is None else ended.adopted(),
             plugins=self.registry.versions(),

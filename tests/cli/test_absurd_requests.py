@@ -28,7 +28,6 @@ pytestmark = pytest.mark.spec("REQ-9")
         (("mem.rss", "--catalog", "", "--", "true"), 2, "an empty name is no folder"),
         (("mem.rss", "-o", "run", "--dump-session", "--pid", "1"), 2, "-o means nothing beside a dump"),
         (("mem.rss", "-r", "0", "--", "true"), 2, "a run is made at least once, not 0 times"),
-        (("mem.rss", "-r", "2", "--", "true"), 3, "repeating a run is valid"),
         (("mem.rss", "--budget", "nan", "--", "true"), 2, "above zero, not nan"),
         (("mem.rss", "--budget", "-1", "--", "true"), 2, "above zero, not -1.0"),
         (("mem.rss", "--cost", "cheap", "--", "true"), 2, "the bands are low, med, high"),

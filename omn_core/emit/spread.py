@@ -1,0 +1,78 @@
+"""The spread of a figure over several runs: its mean, sample deviation, extremes and relative error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from omn_core.model.request import EmitSpec
+from omn_core.model.result import Repeat, Result, SeriesSpread
+
+
+def find_figure(emits: Sequence[EmitSpec], *, adds_up: bool) -> tuple[EmitSpec, str] | None:
+    """Return the emit and the figure of it that stand for a series in a spread, None where there is none.
+
+    Of the first `summary` or `count` that was asked, undivided by an attribute: a summary's total where values add up
+    and its mean where they do not, a count's value.
+    """
+    for spec in emits:
+        if spec.name == "summary" and spec.attribute is None:
+            return spec, "total" if adds_up else "mean"
+        if spec.name == "count":
+            return spec, "value"
+    return None
+
+
+def compute_repeat(results: Sequence[tuple[int, Result]]) -> Repeat | None:
+    """Return how one request's answers spread over its runs, each result with its run's number; None over none.
+
+    A result that failed is left out, and `notes` names its run.
+    """
+    served = [(number, result) for number, result in results if result.failure is None]
+    notes = [f"run {number} failed, and is in no spread" for number, result in results if result.failure is not None]
+    if not served:
+        return None
+    resolved = served[0][1].resolved
+    notes += _say_losses(served)
+    found = find_figure(resolved.emits, adds_up=resolved.adds_up)
+    if found is None:
+        return Repeat(len(served), None, None, (), tuple(notes))
+    emit, figure = str(found[0]), found[1]
+    keys: dict[tuple[Any, ...], Any] = {}
+    values: dict[tuple[Any, ...], list[float | None]] = {}
+    for place, (_, result) in enumerate(served):
+        for series in result.series:
+            identity = tuple(series.key.values())
+            keys.setdefault(identity, series.key)
+            row = values.setdefault(identity, [None] * len(served))
+            row[place] = series.emits[emit].get(figure)
+    spreads = tuple(compute_spread(keys[identity], row) for identity, row in values.items())
+    return Repeat(len(served), emit, figure, spreads, tuple(notes))
+
+
+def compute_spread(key: Any, values: Sequence[float | None]) -> SeriesSpread:
+    """Return the spread of one series' figures, one a run, None where a run gave none."""
+    known = [value for value in values if value is not None]
+    count = len(known)
+    if not known:
+        return SeriesSpread(key, 0, None, None, None, None, None, tuple(values))
+    mean = math.fsum(known) / count
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (count - 1)) if count > 1 else None
+    error = None if deviation is None or mean == 0 else deviation / math.sqrt(count) / abs(mean)
+    return SeriesSpread(key, count, mean, deviation, min(known), max(known), error, tuple(values))
+
+
+def _say_losses(results: Sequence[tuple[int, Result]]) -> list[str]:
+    """Say which runs lost what, where any did; and that the runs are no equals where they lost differently."""
+    from omn_core.model.losses import COUNTS
+
+    lost: dict[str, list[int]] = {}
+    for number, result in results:
+        kinds = [f"{getattr(result.losses, name)} {name}" for name in COUNTS if getattr(result.losses, name)]
+        lost.setdefault(", ".join(kinds) or "nothing", []).append(number)
+    if list(lost) == ["nothing"]:
+        return []
+    each = [f"{what} in run {', '.join(map(str, numbers))}" for what, numbers in lost.items()]
+    uneven = "" if len(lost) == 1 else ": the spread is over runs that lost different amounts"
+    return [f"lost {'; '.join(each)}{uneven}"]
