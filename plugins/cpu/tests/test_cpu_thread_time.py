@@ -85,7 +85,7 @@ def test_what_a_thread_ran_before_its_end_is_missing_and_said(catalog: Catalog, 
         missing = driver.collector.fields()["missing_ns"]
     assert not {row["task"] for row in rows} & set(tids)
     assert losses.failed_reads == 2
-    assert losses.reasons == ("a thread ended between two readings, and what it ran since the last is in no row",)
+    assert losses.reasons == ("a thread ended between two readings, and what it did since the last is in no row",)
     assert losses.is_lower_bound
     assert missing == pytest.approx(sum(facts["oncpu_ns"]), rel=0.1)
     assert missing >= sum(facts["oncpu_ns"])
@@ -104,7 +104,7 @@ def test_threads_that_no_reading_ever_saw_are_known_to_be_missing(catalog: Catal
         driver.sample()
         losses = driver.collector.losses()
         assert losses.failed_reads == 1
-        assert losses.reasons == ("threads came and ended between two readings, and what they ran is in no row",)
+        assert losses.reasons == ("threads came and ended between two readings, and what they did is in no row",)
         assert driver.collector.fields()["missing_ns"] >= 50_000_000
     assert facts["tids"]
 
@@ -137,7 +137,7 @@ def test_a_process_reaped_in_between_is_the_end_and_one_failed_reading(catalog: 
             driver.sample()
         losses = driver.collector.losses()
     assert losses.failed_reads == 1
-    assert losses.reasons == ("a process was reaped before what it last ran could be read",)
+    assert losses.reasons == ("a process was reaped by its parent before its last reading",)
     assert driver.rows == []
 
 
@@ -180,7 +180,7 @@ def test_more_threads_than_files_are_kept_open_for(
     catalog: Catalog, workload: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Past the bound a thread's file is opened for each reading: its rows are the same."""
-    monkeypatch.setattr("omn_cpu.thread_time._KEPT_FILES", 2)
+    monkeypatch.setattr("omn_kernel.task_files.MOST_KEPT", 2)
     child = workload(threads([b"t%d" % index for index in range(6)], 5_000_000))
     tids = child.wait("ready")["tids"]
     with drive(catalog, bind_processes(child.pid)) as driver:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 from omn_kernel.counters import Misses
 from omn_kernel.procfs.task import ENDED, TICK_NS
-
-from omn_proc.task_files import TaskId
+from omn_kernel.task_files import TaskId
 
 _STATE, _PARENT, _USER_TICKS, _SYSTEM_TICKS, _THREADS, _START = 0, 1, 11, 12, 17, 19
 """Where the fields stand that are read here, counted from the state, which is the file's third."""

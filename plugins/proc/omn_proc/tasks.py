@@ -11,9 +11,9 @@ from omn_kernel.polled import place, read_file
 from omn_kernel.polling import PolledCollector, Rows
 from omn_kernel.procfs.process import ProcessGone, find_folder, find_process_key, list_threads
 from omn_kernel.procfs.task import PAGE_BYTES, parse_statm
+from omn_kernel.task_files import DescriptorLoan, TaskFiles, TaskId
 
 from omn_core.api import BoundTarget, TargetGone
-from omn_proc.task_files import DescriptorLoan, TaskFiles, TaskId
 from omn_proc.task_table import ALWAYS, WHERE_SHOWN, Found, TaskRow, TaskTable
 
 
@@ -50,7 +50,8 @@ class Tasks(PolledCollector[list[Found]], ABC):
         tasks = self.list_tasks()
         for task in tasks:
             try:
-                stat = self._stats.read(task)
+                # A second time: the number may have passed to another task, whose file is another.
+                stat = self._stats.read(task) or self._stats.read(task)
                 if stat is None:
                     continue
                 one = Found(task, stat, self.context.clock())
@@ -69,7 +70,7 @@ class Tasks(PolledCollector[list[Found]], ABC):
     def _read_resident(self, pid: int, known: dict[int, int | None]) -> int | None:
         """Read the resident set of a process once a reading, None where it has no memory of its own, or has ended."""
         if pid not in known:
-            content = self._statms.read((pid, None))
+            content = self._statms.read((pid, None)) or self._statms.read((pid, None))
             size, resident, _ = (0, 0, 0) if content is None else parse_statm(content)
             known[pid] = resident * PAGE_BYTES if size else None
         return known[pid]

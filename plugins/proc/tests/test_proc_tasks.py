@@ -15,7 +15,7 @@ from another_user import run_as_another_user
 from hypothesis import given
 from hypothesis import strategies as some
 from omn_kernel.procfs.task import TICK_NS
-from omn_proc.task_files import MOST_KEPT
+from omn_kernel.task_files import MOST_KEPT
 from omn_proc.task_table import parse_task_fields
 from omn_proc.tasks import MachineTasks, ProcessTasks
 
@@ -285,7 +285,7 @@ def test_files_past_the_bound_are_opened_each_time(
 ) -> None:
     """A machine of more processes than descriptors reads them all the same, and the limit is put back."""
     assert MOST_KEPT > 300
-    monkeypatch.setattr("omn_proc.task_files.MOST_KEPT", 2)
+    monkeypatch.setattr("omn_kernel.task_files.MOST_KEPT", 2)
     limits = Path("/proc/self/limits").read_bytes()
     child = workload(threads([b"t%d" % index for index in range(6)]))
     tids = child.wait("ready")["tids"]

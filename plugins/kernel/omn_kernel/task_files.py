@@ -1,4 +1,4 @@
-"""Reading one file of each of many tasks at every tick: files stay open while descriptors are to be had."""
+"""Reading files of each of many tasks at every tick: files stay open while descriptors are to be had."""
 
 from __future__ import annotations
 
@@ -45,20 +45,15 @@ class TaskFiles:
         self._kept: dict[TaskId, PolledFile] = {}
 
     def read(self, task: TaskId) -> bytes | None:
-        """Read a task's file, None where there is no such task any more. Raises PermissionError as the kernel does.
+        """Read a task's file, None where the task that it was opened on has ended. Raises OSError as the kernel does.
 
-        A file that was kept belongs to the task it was opened on: where that has ended, the one that has its number
-        now is opened anew.
+        The next read of the same number opens the file of whichever task has that number then.
         """
         kept = self._kept.get(task)
-        if kept is not None:
-            try:
-                return kept.read()
-            except _GONE:
-                self._forget(task)
         try:
-            return self._open_and_read(task)
+            return self._open_and_read(task) if kept is None else kept.read()
         except _GONE:
+            self.forget(task)
             return None
 
     def _open_and_read(self, task: TaskId) -> bytes:
@@ -74,13 +69,16 @@ class TaskFiles:
     def retain(self, tasks: set[TaskId]) -> None:
         """Let go of the files of all other tasks."""
         for task in self._kept.keys() - tasks:
-            self._forget(task)
+            self.forget(task)
 
-    def _forget(self, task: TaskId) -> None:
-        self._kept.pop(task).close()
-        self._loan.left += 1
+    def forget(self, task: TaskId) -> None:
+        """Let go of a task's file where one is kept."""
+        kept = self._kept.pop(task, None)
+        if kept is not None:
+            kept.close()
+            self._loan.left += 1
 
     def close(self) -> None:
         """Let go of every file."""
         for task in list(self._kept):
-            self._forget(task)
+            self.forget(task)
