@@ -20,6 +20,7 @@ def omn_requirements() -> Sequence[RequirementRow]:
         RequirementRow("kernel>=", f"{probes}.basic:probe_kernel", r"\d+\.\d+(\.\d+)?", "kernel>=5.8"),
         RequirementRow("cap", f"{probes}.basic:probe_capability", r"[a-z_]+", "cap:perfmon"),
         RequirementRow("path", f"{probes}.files:probe_path", r"/[^\0]*", "path:/proc/vmstat"),
+        RequirementRow("line", f"{probes}.files:probe_line", r"/[^\0:]+:\S+", "line:/proc/stat:ctxt"),
         RequirementRow("btf", f"{probes}.prototypes:probe_btf"),
         RequirementRow("bpf_prog", f"{probes}.bpf:probe_program", r"[a-z_]+", "bpf_prog:raw_tracepoint"),
         RequirementRow("bpf_map", f"{probes}.bpf:probe_map", r"[a-z_]+", "bpf_map:ringbuf"),

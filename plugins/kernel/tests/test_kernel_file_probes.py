@@ -8,7 +8,7 @@ import pytest
 from another_user import run_as_another_user
 from omn_kernel.probes import files
 from omn_kernel.probes.basic import probe_capability, probe_kernel, probe_nothing, probe_preload
-from omn_kernel.probes.files import probe_cgroup1, probe_cgroup2, probe_path, probe_psi
+from omn_kernel.probes.files import probe_cgroup1, probe_cgroup2, probe_line, probe_path, probe_psi
 from omn_kernel.probes.tracepoints import probe_tracepoint
 
 from omn_core.api import Need, Probe, ProbeContext, State
@@ -65,6 +65,17 @@ def test_a_path_is_available_missing_or_restricted(sysroot: Sysroot) -> None:
 
 
 @pytest.mark.spec("PRB-1")
+def test_a_line_is_asked_by_its_whole_name(sysroot: Sysroot) -> None:
+    """Before a space or a colon; a file without it is missing, as one that is not there."""
+    sysroot.write("/proc/stat", "cpu 1 2\nctxt 5\n").write("/proc/self/status", "Name:\tx\nThreads:\t1\n")
+    assert probe_line(need("line", "/proc/stat:ctxt"), at(sysroot)).state is State.AVAILABLE
+    assert probe_line(need("line", "/proc/self/status:Threads"), at(sysroot)).state is State.AVAILABLE
+    missing = probe_line(need("line", "/proc/stat:ctx"), at(sysroot))
+    assert (missing.state, missing.reason) == (State.MISSING, "this kernel writes no ctx in /proc/stat")
+    absent = probe_line(need("line", "/proc/self/sched:se.nr_migrations"), at(sysroot))
+    assert (absent.state, absent.reason) == (State.MISSING, "this kernel has no /proc/self/sched")
+
+
 def test_a_closed_path_names_its_mode(sysroot: Sysroot, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mode and the owner say who may read it."""
     sysroot.write("/proc/slabinfo", "")

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omn_kernel.procfs.task import (
     SchedulerAccount,
+    find_sched_counter,
     find_status_field,
     parse_io,
     parse_schedstat,
     parse_stat,
     parse_statm,
+    parse_switches,
 )
 
 
@@ -99,3 +101,23 @@ def test_io_is_read_by_the_kernels_names() -> None:
     assert parse_io(content)["read_bytes"] == 4096
     assert parse_io(content)["cancelled_write_bytes"] == 1
     assert len(parse_io(content + b"more: 5\n")) == 8
+
+
+def test_switches_are_the_two_lines_of_the_status() -> None:
+    """By choice and by force; a status without one of them is no count."""
+    content = b"Name:\tx\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t4\n"
+    assert parse_switches(content) == (17, 4)
+    with pytest.raises(ValueError, match="no switches"):
+        parse_switches(b"Name:\tx\nvoluntary_ctxt_switches:\t17\n")
+
+
+@pytest.mark.parametrize("comm", [b"cat", b"a\nb", b"x\n----", b"\nnr_switches : "])
+def test_a_counter_of_the_scheduler_is_found_by_its_whole_name(comm: bytes) -> None:
+    """Whatever the task calls itself in the first line; a counter this kernel does not write is None."""
+    rule = b"-" * 60
+    content = b"%s (7, #threads: 1)\n%s\n" % (comm, rule)
+    content += b"se.nr_migrations        :       41\nnr_switches             :      100\n"
+    assert find_sched_counter(content, "se.nr_migrations") == 41
+    assert find_sched_counter(content, "nr_switches") == 100
+    assert find_sched_counter(content, "nr_switch") is None
+    assert find_sched_counter(content, "se.nr_forced_migrations") is None

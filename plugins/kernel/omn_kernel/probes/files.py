@@ -24,6 +24,18 @@ def probe_path(need: Need, context: ProbeContext) -> Probe:
     return _probe_file(place(context.sysroot, need.argument), need.argument)
 
 
+def probe_line(need: Need, context: ProbeContext) -> Probe:
+    """Answer `line:/proc/stat:ctxt`: whether a file has a line of that name, before a space or a colon."""
+    path, _, name = need.argument.partition(":")
+    try:
+        content = read_file(context.sysroot, path)
+    except OSError as error:
+        return _answer(error, place(context.sysroot, path), path)
+    if any(line.replace(b":", b" ").split(b" ", 1)[0] == name.encode() for line in content.split(b"\n")):
+        return AVAILABLE
+    return Probe(State.MISSING, f"this kernel writes no {name} in {path}")
+
+
 def _probe_file(path: str, spelling: str) -> Probe:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

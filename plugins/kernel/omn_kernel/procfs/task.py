@@ -103,6 +103,31 @@ def find_status_field(content: bytes, name: str) -> str | None:
     return content[start : None if end < 0 else end].strip().decode("utf-8", "surrogateescape")
 
 
+def parse_switches(content: bytes) -> tuple[int, int]:
+    """Parse how often a task left its cpu by itself, and how often it was made to, of /proc/<pid>/status.
+
+    Raises ValueError where a line of either is not there.
+    """
+    voluntary = find_status_field(content, "voluntary_ctxt_switches")
+    involuntary = find_status_field(content, "nonvoluntary_ctxt_switches")
+    if voluntary is None or involuntary is None:
+        raise ValueError(f"no switches in the status of a task: {content[:80]!r}")
+    return int(voluntary), int(involuntary)
+
+
+def find_sched_counter(content: bytes, name: str) -> int | None:
+    """Find a whole number of /proc/<pid>/sched by its name (`se.nr_migrations`), None where this kernel writes none.
+
+    The first line is the task's name, unescaped: it may hold anything, newlines among it, and ends before the rule.
+    """
+    rule = content.find(b"\n----")
+    start = content.find(b"\n" + name.encode() + b" ", max(rule, 0))
+    if start < 0:
+        return None
+    line = content[start + 1 :].split(b"\n", 1)[0]
+    return int(line.rpartition(b":")[2])
+
+
 @attrs.frozen
 class SchedulerAccount:
     """Nanoseconds on a cpu, nanoseconds runnable and waiting for one, and times put on one."""
