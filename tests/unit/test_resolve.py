@@ -360,7 +360,7 @@ def test_a_session_names_every_gap_and_ends_with_the_first_to_fix(ground: Ground
     session = Session(
         (
             make_request(mode="trace", id="one"),
-            make_request("sched.offcpu", id="two"),
+            make_request("runtime.gc", id="two"),
             make_request(keys=["gpu"], id="three"),
         )
     )
@@ -387,7 +387,7 @@ def test_a_session_of_a_build_gap_and_a_machine_gap_ends_with_the_builds(ground:
 @pytest.mark.parametrize(
     ("source", "error", "said"),
     [
-        ("sched.offcpu", NotCollected, "install omn-sched"),
+        ("runtime.gc", NotCollected, "install omn-runtime"),
         ("power.nonsense", NotCollected, "the family 'power' is not installed; install omn-power"),
         ("lab.dept", RequestError, "no source is called 'lab.dept'; did you mean 'lab.depth'?"),
         ("zzz", RequestError, "'omn list' shows every source"),

@@ -1,0 +1,1 @@
+"""The scheduler family: switches, migrations, waits for a cpu, run queues, and the interrupts that come between."""

@@ -1,0 +1,31 @@
+"""What the scheduler family hands over. Nothing of its collectors is imported here."""
+
+from __future__ import annotations
+
+from omn_core.api import CollectorRow, hookimpl
+
+OMN_CONTRACT = "1.0"
+
+
+@hookimpl
+def omn_catalog() -> str:
+    """Return this package: `catalog.yaml` lies beside this module."""
+    return "omn_sched"
+
+
+@hookimpl
+def omn_collectors() -> list[CollectorRow]:
+    """Return what this family collects."""
+    return [
+        _collect_threads("sched.switches", "fs:proc:status", "Switches"),
+        CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
+        _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),
+        _collect_threads("sched.runqlat", "fs:proc:schedstat", "Waits"),
+        CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
+        CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
+        CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),
+    ]
+
+
+def _collect_threads(source: str, backend: str, name: str) -> CollectorRow:
+    return CollectorRow(source, backend, f"omn_sched.threads:{name}", several_processes=True, needs_process=True)

@@ -1,0 +1,199 @@
+"""The scheduler's counts held against programs that block, wait and move a known number of times."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from omn_kernel.procfs.task import parse_schedstat, parse_stat
+from omn_sched.threads import Migrations, Switches, Waits
+
+from omn_core.api import BoundTarget
+from omn_core.model.catalog import Catalog
+from omn_core.testing.fixtures import Command
+from omn_core.testing.harness import Driver, bind_processes, resolve_onto
+from omn_core.testing.workloads import Running, Workload, spin
+
+Start = Callable[[Workload], Running]
+
+
+def drive_switches(catalog: Catalog, target: BoundTarget) -> Driver:
+    resolved = resolve_onto(catalog.entries["sched.switches"], "fs:proc:status", target.target, mode="poll")
+    return Driver(Switches(), resolved, target)
+
+
+def read_text(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+def wait_blocked(pid: int) -> None:
+    """Wait until a process has left its cpu in a system call: the kernel tells which only once it is off it."""
+    while read_text(f"/proc/{pid}/syscall").startswith("running"):
+        os.sched_yield()
+    while parse_stat(read_text(f"/proc/{pid}/stat").encode()).state != "S":
+        os.sched_yield()
+
+
+READ_BYTES = """
+import json, os, resource, sys
+os.write(1, b"r")
+os.read(0, 1)
+before = resource.getrusage(resource.RUSAGE_SELF)
+for _ in range({count}):
+    os.read(0, 1)
+after = resource.getrusage(resource.RUSAGE_SELF)
+os.write(1, json.dumps([after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw]).encode() + b"\\n")
+os.read(0, 1)
+"""
+
+
+@contextmanager
+def run_in_child(source: str) -> Iterator[subprocess.Popen[bytes]]:
+    argv = [sys.executable, "-S", "-c", source]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def tell(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdin is not None
+    child.stdin.write(b"\n")
+
+
+def hear(child: subprocess.Popen[bytes]) -> Any:
+    assert child.stdout is not None
+    return json.loads(child.stdout.readline())
+
+
+@pytest.mark.spec("SCH-1", "SRC-1", "CAT-11")
+def test_a_program_that_blocks_a_thousand_times_switched_a_thousand_times(catalog: Catalog) -> None:
+    """Each byte is sent once the program sleeps for it: 1,000 blocks by its own getrusage, and as many in the row.
+
+    The row has two more of the program's making: it wakes once before it counts itself, and sleeps once after.
+    """
+    with run_in_child(READ_BYTES.format(count=1000)) as child:
+        assert child.stdout is not None
+        assert child.stdout.read(1) == b"r"
+        wait_blocked(child.pid)
+        with drive_switches(catalog, bind_processes(child.pid)) as driver:
+            tell(child)
+            for _ in range(1000):
+                wait_blocked(child.pid)
+                tell(child)
+            voluntary, involuntary = hear(child)
+            wait_blocked(child.pid)
+            (row,) = driver.sample()
+            assert driver.collector.losses().is_empty
+            assert driver.collector.fields() == {"oncpu_ns": row["oncpu_ns"], "missing_ns": 0}
+    assert voluntary == 1000
+    assert row["voluntary"] == voluntary + 1
+    assert involuntary <= row["involuntary"] <= involuntary + 4
+    assert row["switches"] == row["voluntary"] + row["involuntary"]
+    assert row["oncpu_ns"] > 0
+    assert (row["task"], row["pid"]) == (child.pid, child.pid)
+
+
+SLEEP = "import time\nfor _ in range(50):\n    time.sleep(0.001)\n"
+
+
+@pytest.mark.spec("SRC-1")
+def test_a_rate_is_over_the_window_with_the_time_run_beside(omn: Command) -> None:
+    """A program that mostly sleeps: its switches by the second of the window, and its own cpu time in a field."""
+    ran = omn("sched.switches", "-m", "count", "-e", "rate", "--format", "json", "--", sys.executable, "-c", SLEEP)
+    assert ran.code == 0, ran.stderr
+    rate = ran.result["series"][0]["emits"]["rate"]
+    window = ran.result["window"]
+    length_ns = window["closed_ns"] - window["opened_ns"]
+    assert rate["total"] >= 50
+    assert rate["per_second"] == pytest.approx(rate["total"] * 1e9 / length_ns)
+    assert 0 < ran.result["fields"]["oncpu_ns"] < length_ns
+
+
+@pytest.mark.spec("SCH-1", "CAT-11")
+def test_a_task_moved_to_and_fro_migrated_as_often(catalog: Catalog) -> None:
+    """Bound to one cpu and then to the other, fifty times each: a hundred moves, and none beside them."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("a task moves between two cpus, and this process has one")
+    source = f"""
+import os
+os.sched_setaffinity(0, {{{cpus[0]}}})
+os.write(1, b"r")
+os.read(0, 1)
+for _ in range(50):
+    os.sched_setaffinity(0, {{{cpus[1]}}})
+    os.sched_setaffinity(0, {{{cpus[0]}}})
+os.write(1, b"[]\\n")
+os.read(0, 1)
+"""
+    with run_in_child(source) as child:
+        assert child.stdout is not None
+        assert child.stdout.read(1) == b"r"
+        target = bind_processes(child.pid)
+        resolved = resolve_onto(catalog.entries["sched.migrations"], "fs:proc:sched", target.target, mode="poll")
+        with Driver(Migrations(), resolved, target) as driver:
+            tell(child)
+            hear(child)
+            (row,) = driver.sample()
+            assert driver.collector.losses().is_empty
+    assert row["migrations"] == 100
+
+
+@pytest.mark.spec("SCH-1", "SRC-2", "CAT-11")
+def test_two_spinners_on_one_cpu_wait_for_each_other(catalog: Catalog, workload: Start) -> None:
+    """What omn has is what schedstat holds, to the nanosecond, and run and wait make up the time there was.
+
+    Both sleep when omn reads and when the test reads by hand, so that nothing moves in between. Each runs as long as
+    the other on the one cpu, so that each waits about as long as it runs, longer where others want the cpu too.
+    """
+    cpu = max(os.sched_getaffinity(0))
+    children = [workload(spin(300_000_000, cpu)) for _ in range(2)]
+    for child in children:
+        child.wait("ready")
+        wait_blocked(child.pid)
+    pids = [child.pid for child in children]
+    target = bind_processes(*pids)
+    resolved = resolve_onto(catalog.entries["sched.runqlat"], "fs:proc:schedstat", target.target, mode="poll")
+    with Driver(Waits(), resolved, target) as driver:
+        before = {pid: parse_schedstat(read_text(f"/proc/{pid}/schedstat").encode()) for pid in pids}
+        for child in children:
+            child.release()
+        facts = {child.pid: child.wait("spun") for child in children}
+        for child in children:
+            wait_blocked(child.pid)
+        rows = {row["task"]: row for row in driver.sample()}
+        after = {pid: parse_schedstat(read_text(f"/proc/{pid}/schedstat").encode()) for pid in pids}
+        assert driver.collector.losses().is_empty
+    for pid, row in rows.items():
+        assert row["wait_ns"] == after[pid].wait_ns - before[pid].wait_ns
+        assert row["oncpu_ns"] == after[pid].run_ns - before[pid].run_ns
+        assert row["slices"] == after[pid].slices - before[pid].slices
+        assert row["wait_ns"] > 0.25 * row["oncpu_ns"]
+        # What the wall has beyond the two is time that an interrupt or the hypervisor took.
+        assert row["wait_ns"] + row["oncpu_ns"] > 0.9 * facts[pid]["wall_ns"]
+    assert set(rows) == set(pids)
+
+
+def test_a_wait_is_seen_from_the_command_line(omn: Command) -> None:
+    """A launched program's threads, to the last word of its first one: a figure and no loss."""
+    ran = omn("sched.runqlat", "-m", "count", "-e", "count", "--format", "json", "--", *spin(5_000_000).argv)
+    assert ran.code == 0, ran.stderr
+    assert ran.result["series"][0]["emits"]["count"]["value"] >= 0
+    assert ran.result["losses"]["failed_reads"] == 0
+    assert ran.result["unit"] == "ns"
+
+
+def test_a_target_that_is_gone_is_refused(omn: Command) -> None:
+    """A number that names nothing is the machine's refusal."""
+    ran = omn("sched.switches", "-m", "count", "-e", "count", "--pid", "4000000", "-d", "1s")
+    assert ran.code == 1
+    assert "4000000" in ran.stderr
