@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+from omn_kernel.cpus import CpuPresence
 from omn_kernel.polling import MachineFileCollector, Rows
 from omn_kernel.procfs.machine import CPU_FIELDS, parse_cpu_ticks
 from omn_kernel.procfs.task import TICK_NS
@@ -94,15 +95,16 @@ class MachineTime(MachineFileCollector):
     def open_files(self, target: BoundTarget) -> None:
         """Open the file."""
         super().open_files(target)
-        self._cpus = target.cpus
+        self.presence = CpuPresence(target.cpus, self.misses)
+        self._is_whole = not target.cpus
         self._by_cpu = bool(target.cpus) or "cpu" in self.resolved.keys
-        self._changed: dict[str, None] = {}
         self._last: dict[int, tuple[tuple[int, ...], int]] = {}
 
     def read_baseline(self) -> None:
         """Read each cpu as it stands: those that come later are said to have come."""
         lines, at_ns = self._select(self.read()), self.context.clock()
         self._last = {cpu: (ticks, at_ns) for cpu, ticks in lines.items()}
+        self.presence.observe(lines)
 
     def make_rows(self, content: bytes, at_ns: int) -> Rows:
         """Return what each cpu did since it was last read, or one row of all together."""
@@ -125,15 +127,17 @@ class MachineTime(MachineFileCollector):
 
     def facts(self) -> tuple[str, ...]:
         """Say which cpus came and went."""
-        return tuple(self._changed)
+        return self.presence.facts()
 
     def _select(self, content: bytes) -> dict[int, tuple[int, ...]]:
         lines = parse_cpu_ticks(content)
-        return {cpu: ticks for cpu, ticks in lines.items() if cpu is not None and (not self._cpus or cpu in self._cpus)}
+        return {cpu: ticks for cpu, ticks in lines.items() if cpu is not None and self.presence.is_wanted(cpu)}
 
     def _advance(self, reading: Mapping[int, tuple[int, ...]], at_ns: int) -> dict[int, CpuTime]:
         times: dict[int, CpuTime] = {}
-        self._note_changes(reading)
+        for cpu in self.presence.observe(reading):
+            del self._last[cpu]
+            self.note_offline(cpu)
         for cpu, ticks in reading.items():
             if cpu not in self._last:
                 self._last[cpu] = (ticks, at_ns)
@@ -148,17 +152,6 @@ class MachineTime(MachineFileCollector):
                 times[cpu] = time
             self._last[cpu] = (ticks, at_ns)
         return times
-
-    def _note_changes(self, reading: Mapping[int, tuple[int, ...]]) -> None:
-        for cpu in sorted(self._last.keys() - reading.keys()):
-            del self._last[cpu]
-            self._changed[f"cpu {cpu} went offline in the window"] = None
-            self.note_offline(cpu)
-        for cpu in sorted(reading.keys() - self._last.keys()):
-            self._changed[f"cpu {cpu} came online in the window, and counts from its first reading"] = None
-        for cpu in self._cpus:
-            if cpu not in reading:
-                self.misses.note(f"cpu {cpu} was offline at a reading")
 
 
 class MachineUtil(MachineTime):
@@ -177,5 +170,5 @@ class MachineSteal(MachineTime):
 
     def note_offline(self, cpu: int) -> None:
         """Count what was taken from it since its last reading as not read: amounts add up over the cpus."""
-        if cpu not in self._cpus:
+        if self._is_whole:
             self.misses.note(f"cpu {cpu} went offline, and what was taken from it since its last reading is unknown")

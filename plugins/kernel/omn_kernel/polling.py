@@ -49,6 +49,12 @@ class Rows:
         """Make a single row; an attribute that is None is absent from it."""
         return cls(keys or {}, {name: [value] for name, value in attributes.items() if value is not None})
 
+    @classmethod
+    def of_each(cls, rows: Sequence[Mapping[str, Any]], keys: Columns | None = None) -> Rows:
+        """Make a row of each mapping; what is None or not in one is absent from it, what all lack has no column."""
+        names = dict.fromkeys(name for row in rows for name, value in row.items() if value is not None)
+        return cls(keys or {}, {name: [row.get(name) for row in rows] for name in names})
+
 
 class PolledCollector(CollectorBase, ABC, Generic[Content]):
     """A collector whose rows are made of what some files say at each tick.
