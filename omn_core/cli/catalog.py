@@ -11,7 +11,7 @@ import click
 from omn_core.cli.app import get_application
 from omn_core.cli.options import FOLDER
 from omn_core.cli.output import write_plain
-from omn_core.model.catalog import Backend, Entry
+from omn_core.model.catalog import Backend, Entry, Vocabulary
 from omn_core.model.family import FamilyDefault
 from omn_core.resolve.complete import find_entry
 
@@ -25,7 +25,7 @@ _LISTS = ("keys", "filter_fields")
 @click.option("--catalog", "folder", type=FOLDER, metavar="DIR", help="Read this folder.")
 @click.pass_context
 def catalog_command(context: click.Context, /, word: str | None, format_name: str, folder: Path | None) -> int:
-    """Print the entry WORD, every entry and the default of the family WORD, or all of them."""
+    """Print the entry WORD, the family WORD with its default and its own words, or every entry."""
     application = get_application(context)
     application.catalog_folder = folder
     catalog = application.catalog
@@ -35,8 +35,17 @@ def catalog_command(context: click.Context, /, word: str | None, format_name: st
         entries = [find_entry(word, catalog, application.registry)]
     defaults = [default for family, default in catalog.defaults.items() if word in (None, family)]
     plain = [*map(make_plain_entry, entries), *map(make_plain_default, defaults)]
-    write_plain(application, format_name, plain)
+    words = {} if word is None else make_plain_words(catalog.vocabulary, word)
+    write_plain(application, format_name, {"vocabulary": words, "sources": plain} if words else plain)
     return 0
+
+
+def make_plain_words(vocabulary: Vocabulary, family: str) -> dict[str, Any]:
+    """Return a family's own words as its file spells them: nothing where it has none, as no source's name does."""
+    mine = f"{family}."
+    keys = {name: meaning for name, meaning in vocabulary.keys.items() if name.startswith(mine)}
+    units = {name: _plain(attrs.asdict(unit)) for name, unit in vocabulary.units.items() if name.startswith(mine)}
+    return _plain({"keys": keys, "units": units})
 
 
 def make_plain_entry(entry: Entry) -> dict[str, Any]:
