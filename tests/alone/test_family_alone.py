@@ -22,12 +22,21 @@ def test_the_family_is_whole_without_the_others(omn: Any) -> None:
 
 
 def test_the_family_measures_a_program(omn: Any) -> None:
-    """A source of it that serves a program runs to a document; one whose mechanism for it is not built refuses so."""
-    listed = omn("list", "--usable", "--format", "json").document["sources"]
-    sources = [source["id"] for source in listed if "launch" in source["targets"] and "poll" in source["modes"]]
-    asked = ("-m", "poll", "-e", "summary", "--interval", "20ms", "--format", "json", "--", "sleep", "0.2")
-    for source in sources:
-        ran = omn(source, *asked)
+    """A source of it that serves a program runs to a document; one whose mechanism for it is not built refuses so.
+
+    A family of the machine alone measures that while the program runs.
+    """
+    listed = [
+        source
+        for source in omn("list", "--usable", "--format", "json").document["sources"]
+        if "poll" in source["modes"] and "summary" in source["emits"]["poll"]
+    ]
+    of_programs = [source["id"] for source in listed if "launch" in source["targets"]]
+    of_machine = [source["id"] for source in listed if "system" in source["targets"]]
+    asked = ("-m", "poll", "-e", "summary", "--interval", "20ms", "--format", "json")
+    for source in of_programs or of_machine:
+        target = () if of_programs else ("--system",)
+        ran = omn(source, *asked, *target, "--", "sleep", "0.2")
         if ran.code != 3:
             break
     assert ran.code == 0, ran.stderr

@@ -292,7 +292,16 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["plugins/mem", "plugins/cpu", "plugins/proc", "plugins/io", "plugins/sched", "examples/third-party"]
+    "folder",
+    [
+        "plugins/mem",
+        "plugins/cpu",
+        "plugins/proc",
+        "plugins/io",
+        "plugins/sched",
+        "plugins/power",
+        "examples/third-party",
+    ],
 )
 def test_a_familys_readme_explains_and_shows_each_source(folder: str) -> None:
     """Each source has a section with a sentence and a command that asks it."""

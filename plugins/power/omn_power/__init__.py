@@ -1,0 +1,1 @@
+"""The power family: clocks, idle states, heat and energy, from sysfs."""

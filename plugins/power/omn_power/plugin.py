@@ -1,0 +1,33 @@
+"""What the power family hands over. Nothing of its collectors is imported here."""
+
+from __future__ import annotations
+
+from omn_core.api import CollectorRow, RequirementRow, hookimpl
+
+OMN_CONTRACT = "1.0"
+
+
+@hookimpl
+def omn_catalog() -> str:
+    """Return this package: `catalog.yaml` lies beside this module."""
+    return "omn_power"
+
+
+@hookimpl
+def omn_collectors() -> list[CollectorRow]:
+    """Return what this family collects."""
+    return [
+        CollectorRow("power.freq", "fs:sys:cpuinfo_avg_freq", "omn_power.clocks:AverageClocks"),
+        CollectorRow("power.freq", "fs:sys:scaling_cur_freq", "omn_power.clocks:ScalingClocks"),
+        CollectorRow("power.freq", "fs:proc:cpuinfo", "omn_power.clocks:CpuInfoClocks"),
+        CollectorRow("power.cstate", "fs:sys:cpuidle", "omn_power.idle_states:IdleStates"),
+    ]
+
+
+@hookimpl
+def omn_requirements() -> list[RequirementRow]:
+    """Return the requirement classes that this family answers itself."""
+    return [
+        RequirementRow("cpufreq", "omn_power.probes:probe_cpufreq", r"transitions|\w+_freq", "cpufreq:transitions"),
+        RequirementRow("cpu_mhz", "omn_power.probes:probe_cpu_mhz"),
+    ]

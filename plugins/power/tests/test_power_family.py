@@ -1,0 +1,97 @@
+"""The family as omn sees it: the conformance kit, its chains, what needs no privilege, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+from another_user import run_as_another_user
+
+from omn_core.model.catalog import Catalog
+from omn_core.plugins import Registry
+from omn_core.testing.conformance import check_distribution
+from omn_core.testing.fixtures import Command
+
+
+@pytest.mark.spec("PLG-3", "PLG-9", "CAT-1", "CAT-2")
+def test_the_family_keeps_the_contracts(registry: Registry, catalog: Catalog) -> None:
+    """The conformance kit finds no broken line."""
+    assert check_distribution("omn-power", registry, catalog).broken == ()
+
+
+@pytest.mark.spec("CAT-1", "PWR-1")
+def test_what_files_answer_is_declared_and_collected(catalog: Catalog, registry: Registry) -> None:
+    """Each source has a collector; what nobody collects yet says why."""
+    for entry in catalog.entries.values():
+        if entry.family == "power":
+            collected = [backend.id for backend in entry.chain if (entry.id, backend.id) in registry.collectors]
+            assert collected
+            assert all(backend.uncollected for backend in entry.chain if backend.id not in collected)
+
+
+@pytest.mark.spec("SRC-7")
+def test_the_clock_is_first_asked_of_the_processor(catalog: Catalog) -> None:
+    """APERF and MPERF stand before every file of sysfs."""
+    chain = [backend.id for backend in catalog.entries["power.freq"].chain]
+    assert chain[0] == "pmu:msr"
+    assert [one for one in chain if one.startswith("fs:")] == [
+        "fs:sys:cpuinfo_avg_freq",
+        "fs:sys:scaling_cur_freq",
+        "fs:proc:cpuinfo",
+    ]
+
+
+@pytest.mark.spec("CAT-8")
+def test_levels_do_not_add_up(catalog: Catalog) -> None:
+    """Shares and clocks have no total over time."""
+    adding = {entry.id for entry in catalog.entries.values() if entry.family == "power" and entry.adds_up("poll")}
+    assert adding == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("power.freq", "--", "true"), 2, "a clock is a cpu's"),
+        (("power.cstate", "--pid", "1", "-d", "1s"), 2, "idle is what a cpu is between programs"),
+        (("power.cstate", "--cpu", "4095", "-d", "1s"), 1, "this machine has no cpu 4095"),
+        (
+            ("power.freq", "--backend", "force:pmu:msr", "--system", "-d", "1s"),
+            1,
+            "this machine cannot serve power.freq in mode poll through the pinned backend",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_its_sentence(
+    omn: Command, arguments: tuple[str, ...], code: int, sentence: str
+) -> None:
+    """Each is told whose gap it is and what would serve."""
+    ran = omn(*arguments, OMN_SYSROOT="/")
+    assert ran.code == code
+    assert sentence in ran.stderr
+
+
+def test_clocks_and_idle_states_take_no_privilege() -> None:
+    """An ordinary user reads what root reads, where this machine has it."""
+    printed = run_as_another_user(
+        """
+        from omn_core.api import Target
+        from omn_core.catalog.load import load_catalog
+        from omn_core.plugins import discover
+        from omn_core.resolve.probes import ProbeTable
+        from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+        registry = discover()
+        catalog = load_catalog(registry)
+        probes = ProbeTable(registry)
+        names = [("power.freq", "fs:proc:cpuinfo"), ("power.cstate", "fs:sys:cpuidle")]
+        factories = {pair: registry.load(registry.collectors[pair].factory) for pair in names}
+        """,
+        """
+        for (name, backend), factory in factories.items():
+            entry = catalog.entries[name]
+            states = {probes.ask(need, "system").state.value for need in entry.backend(backend).requires}
+            if states == {"missing"}:
+                print(name, True)
+                continue
+            with Driver(factory(), resolve_onto(entry, backend, Target("system")), bind_machine()) as driver:
+                print(name, states == {"available"} and all(entry.value in row for row in driver.sample()))
+        """,
+    )
+    assert printed.splitlines() == ["power.freq True", "power.cstate True"]
