@@ -58,11 +58,13 @@ def read_interfaces(namespace: NetworkNamespace) -> dict[str, int]:
 
 
 def _read_class(sysroot: str) -> dict[str, int]:
-    """Read them out of a folder that stands for /. A machine's sysfs need not show the namespace that omn is in."""
-    found = {}
-    for name in sorted(os.listdir(place(sysroot, _CLASS))):
-        found[name] = int(read_file(sysroot, f"{_CLASS}/{name}/ifindex"))
-    return found
+    """Read them out of a folder that stands for /. A machine's sysfs need not show the namespace that omn is in.
+
+    Beside the interfaces there may be the file of the bonding driver.
+    """
+    folder = place(sysroot, _CLASS)
+    names = [name for name in sorted(os.listdir(folder)) if os.path.isdir(f"{folder}/{name}")]
+    return {name: int(read_file(sysroot, f"{_CLASS}/{name}/ifindex")) for name in names}
 
 
 def get_interface(spelling: str, sysroot: str) -> Interface:
