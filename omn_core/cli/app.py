@@ -56,7 +56,8 @@ class Application:
         if not sys.stdout.isatty():
             return TextStyle()
         width = max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
-        return TextStyle(width, not os.environ.get("NO_COLOR"))
+        is_dumb = os.environ.get("TERM", "dumb") == "dumb"
+        return TextStyle(width, not (is_dumb or os.environ.get("NO_COLOR")))
 
 
 class Commands(click.Group):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -22,6 +23,7 @@ from omn_core.model.request import Request, Session
 from omn_core.resolve.complete import Completed
 
 if TYPE_CHECKING:
+    from omn_core.cli.progress import Progress
     from omn_core.model.resolved import ResolvedSession
     from omn_core.model.result import Document
     from omn_core.run.runner import RunOptions
@@ -154,7 +156,11 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
 
         make_folder(given["output"])
     options = RunOptions(sysroot=application.probes.sysroot, become_subreaper=True, started_cpu_ns=0)
-    document, unfinished = _run(resolved, application, options)
+    with contextlib.ExitStack() as stack:
+        progress = _find_progress(resolved.session)
+        if progress is not None:
+            options = attrs.evolve(options, observers=(stack.enter_context(progress).observe,))
+        document, unfinished = _run(resolved, application, options)
     _write(application, document, row.reference, given["output"], write_out(session, completed))
     failures = [result for result in document.results if result.failure is not None]
     for result in failures:
@@ -165,6 +171,14 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
         complain(FAILED_AFTER)
         return 1
     return 0
+
+
+def _find_progress(session: Session) -> Progress | None:
+    if not sys.stderr.isatty():
+        return None
+    from omn_core.cli.progress import find_progress
+
+    return find_progress(session)
 
 
 def _run(

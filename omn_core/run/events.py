@@ -25,7 +25,9 @@ class Moment(enum.Enum):
 class RunEvent:
     """One announcement: its moment, its instant (CLOCK_MONOTONIC nanoseconds), the session, the program's pid if any.
 
-    At a tick, `batches` holds what each request read, by the request's index; elsewhere it is empty.
+    At a tick, `batches` holds what each request read, by the request's index; elsewhere it is empty. `lost` is what the
+    run itself has counted as lost so far: readings swallowed, and events past the memory bound. What collectors count
+    is in their results.
     """
 
     moment: Moment
@@ -33,3 +35,4 @@ class RunEvent:
     session: ResolvedSession
     pid: int | None = None
     batches: Sequence[tuple[int, Batch]] = ()
+    lost: int = 0

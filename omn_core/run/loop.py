@@ -165,4 +165,4 @@ class Loop:
     def _tell(self, read: Sequence[tuple[int, Batch | None]]) -> None:
         batches = [(index, batch) for index, batch in read if batch is not None]
         if batches:
-            self.announcer.tell(Moment.TICK, batches)
+            self.announcer.tell(Moment.TICK, batches, sum(measurement.lost for measurement in self.measurements))

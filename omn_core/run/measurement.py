@@ -178,6 +178,12 @@ class Measurement:
         if self.gone_ns is None:
             self.gone_ns = self.context.clock()
 
+    @property
+    def lost(self) -> int:
+        """How much the runner has lost of this request so far: readings of a poll swallowed, events not held."""
+        is_poll = self.grid is not None and self.resolved.mode == "poll"
+        return self.dropped + (self.grid.swallowed if self.grid is not None and is_poll else 0)
+
     def own_losses(self) -> Losses:
         """Return what the runner lost of this request: late rounds of a poll, and events past the memory bound."""
         losses = Losses(dropped=self.dropped)

@@ -16,7 +16,7 @@ from omn_core.model.result import Document, Window
 from omn_core.model.target import Target
 from omn_core.plugins import Registry
 from omn_core.run import linux
-from omn_core.run.announce import Announcer
+from omn_core.run.announce import Announcer, Observer
 from omn_core.run.answers import compute_result, get_in_target_cost
 from omn_core.run.binding import add_process, close_handles
 from omn_core.run.cost import CostAccount, ProgramCpu, make_accounts
@@ -39,13 +39,14 @@ class RunOptions:
     dropped and counted. `become_subreaper` takes over the orphans of the launched program, so that nothing it started
     survives the run: the command line does, a library's caller is not made one unasked. `started_cpu_ns` is the
     reading of omn's process clock from which `before` is counted: 0 when the process exists for this run alone, None
-    for the reading at the call.
+    for the reading at the call. `observers` are told of the run what plugins' `omn_run_event` are told.
     """
 
     sysroot: str = "/"
     memory_bytes: int = MEMORY_BYTES
     become_subreaper: bool = False
     started_cpu_ns: int | None = None
+    observers: tuple[Observer, ...] = ()
 
 
 def run(resolved: ResolvedSession, registry: Registry, options: RunOptions | None = None) -> Document:
@@ -71,7 +72,7 @@ def carry_out(resolved: ResolvedSession, registry: Registry, options: RunOptions
     with contextlib.ExitStack() as stack:
         if options.become_subreaper:
             stack.enter_context(linux.subreaper())
-        this = _Run(resolved, registry, options, interrupts, Announcer(registry, resolved))
+        this = _Run(resolved, registry, options, interrupts, Announcer(registry, resolved, options.observers))
         stack.callback(this.clean_up)
         try:
             return this.execute()
