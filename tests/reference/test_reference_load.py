@@ -50,6 +50,7 @@ def test_a_pair_reads_as_it_is_written(tmp_path: Path) -> None:
         ("source: mem.rss", "source: io.bytes", 3, "belongs to the file of its own family, io.yaml"),
         ("unit: bytes", "units: bytes", 5, "there is no field 'units' here; did you mean 'unit'?"),
         ("target: pid", "target: launch", 6, "the window is the runner's"),
+        ("target: pid", "target: dev", 6, "target dev is the stage's, and there is no stage"),
         ("mode: snapshot", "mode: [snapshot]", 6, "a text belongs here, not a list"),
         ("emit: summary", "emit: 'topk:many'", 6, "topk"),
         ("{field: last}", "{field: last, figure: rss}", 7, "a field of its answer, or a figure of a parser"),

@@ -1,4 +1,4 @@
-"""Every reference pair: `tox -e reference`. One pair alone: `tox -e reference -- -k mem-rss-ps`."""
+"""Every reference pair: `tox -e reference`. One alone: `tox -e reference -- tests/reference/whole -k mem-rss-ps`."""
 
 from __future__ import annotations
 

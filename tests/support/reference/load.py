@@ -16,7 +16,7 @@ from omn_core.located import Located, LocatedError, parse_yaml
 from omn_core.model.target import KINDS
 from omn_core.session.shape import make_session
 from omn_core.structure import make_converter, structure
-from reference.model import Pair, When
+from reference.model import Pair, When, fill
 from reference.parsing import Figures
 from reference.stages import STAGES
 from reference.workloads import find_maker
@@ -132,6 +132,8 @@ def _iter_problems(pair: Pair, family: str) -> Iterator[tuple[tuple[str, ...], s
                 load_parser(reference)
         except LookupError as error:
             yield (place, "parser"), str(error)
+    if pair.asked.target in ("dev", "cgroup") and pair.stage is None:
+        yield ("asked",), f"target {pair.asked.target} is the stage's, and there is no stage"
     yield from _iter_made(pair)
     for need in pair.requires:
         if need != "root" and not need.startswith(("/", "program:")):
@@ -168,15 +170,19 @@ _STAND_INS: Mapping[str, Any] = {
 """A value of each kind of target, to check a request by before there is anything to measure."""
 
 
-def make_plain_session(pair: Pair, found: Mapping[str, Any], launch: Sequence[str]) -> dict[str, Any]:
+def make_plain_session(
+    pair: Pair, found: Mapping[str, Any], launch: Sequence[str], words: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return the session that asks omn a pair's side, as its file spells it.
 
     `found` has the target's value by its kind, where the workload and the stage made one; `launch` is the program
-    whose life is the window.
+    whose life is the window, `words` what a filter's names in braces stand for.
     """
     kind = pair.asked.target
     value = found.get(kind, _STAND_INS[kind])
     asked = attrs.asdict(pair.asked, filter=lambda field, given: field.name != "target" and given not in (None, ()))
     emit = asked.pop("emit")
+    if words is not None and pair.asked.filter is not None:
+        asked["filter"] = fill(pair.asked.filter, words)
     request = {"source": pair.source, "target": {kind: value}, "emits": [emit], **asked}
     return {"launch": list(launch), "requests": [request | {"keys": list(pair.asked.keys)}]}

@@ -51,7 +51,7 @@ def _run_once(pair: Pair, omn: Command, folder: Path) -> tuple[float, float]:
             pid = _bring_to_window(pair, pair.workload, running, stood)
             words["pid"] = str(pid)
             found |= {"pid": [pid], "tid": pid}
-        with Window(omn, folder, make_plain_session(pair, found, Window.launch(folder))) as window:
+        with Window(omn, folder, make_plain_session(pair, found, Window.launch(folder), words)) as window:
             texts = _observe(pair, running, words)
             document = window.close()
         if pair.tool.when is When.WRAPPING and running is not None:

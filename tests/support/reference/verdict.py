@@ -65,7 +65,8 @@ def render_tolerance(tolerance: Tolerance, unit: str) -> str:
     if tolerance.relative is not None:
         bounds.append(f"{tolerance.relative * 100:g} %")
     if tolerance.absolute is not None:
-        bounds.append(render_figure(tolerance.absolute, unit))
+        # A share's band is in shares: 3 % of it would read like a relative one.
+        bounds.append(f"{tolerance.absolute:g}" if unit == "ratio" else render_figure(tolerance.absolute, unit))
     side = "" if tolerance.side is None else f" {tolerance.side}"
     return f"within {' or '.join(bounds)}{side}"
 
@@ -74,4 +75,6 @@ def render_figure(value: float, unit: str) -> str:
     """Write a figure as text output does, counts in full."""
     if unit in ("bytes", "ns", "ratio"):
         return render_number(value, unit)
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+    if float(value).is_integer() or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"

@@ -10,13 +10,13 @@ from pathlib import Path
 import attrs
 
 from omn_core.testing import workloads as published
-from omn_core.testing.workloads import Workload
+from omn_core.testing.workloads import Workload, make_workload
 from reference.model import Step, fill
 
 
 def open_descriptors(count: int) -> Workload:
     """Open /dev/null so many times. Steps: `ready` before the first, `opened` after the last."""
-    return published.make_workload(
+    return make_workload(
         f"open {count} descriptors",
         f"""
 step("ready")
@@ -28,7 +28,7 @@ step("opened")
 
 def start_threads(count: int) -> Workload:
     """Start so many threads that wait. Steps: `ready` before the first, `started` when all are there."""
-    return published.make_workload(
+    return make_workload(
         f"start {count} threads",
         f"""
 import threading
@@ -45,7 +45,7 @@ over.set()
 
 def fork_children(count: int) -> Workload:
     """Fork so many times, each child waited for. Steps: `ready` before the first, `forked` after the last."""
-    return published.make_workload(
+    return make_workload(
         f"fork {count} children",
         f"""
 step("ready")
@@ -57,6 +57,102 @@ for _ in range({count}):
 step("forked")
 """,
     )
+
+
+def fault_steadily(pages: int, period_ns: int) -> Workload:
+    """Touch so many fresh pages in each period, paced by the clock, until it is ended. Step: `ready`."""
+    return make_workload(
+        f"fault {pages} pages a period",
+        f"""
+import mmap
+size = mmap.PAGESIZE
+step("ready")
+{_pace(period_ns)}
+    area = mmap.mmap(-1, {pages} * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    for offset in range(0, {pages} * size, size):
+        area[offset] = 1
+    area.close()
+""",
+    )
+
+
+def read_steadily(path: str, block_bytes: int, blocks: int, period_ns: int) -> Workload:
+    """Read so many blocks past the page cache in each period, paced by the clock, until it is ended. Step: `ready`."""
+    return make_workload(
+        f"read {blocks} blocks a period",
+        f"""
+import mmap
+target = os.open({path!r}, os.O_RDONLY | os.O_DIRECT)
+block = mmap.mmap(-1, {block_bytes})
+step("ready")
+{_pace(period_ns)}
+    for place in range({blocks}):
+        assert os.preadv(target, [block], place * {block_bytes}) == {block_bytes}
+""",
+    )
+
+
+def fork_steadily(count: int, period_ns: int) -> Workload:
+    """Fork so many children in each period, paced by the clock, until it is ended. Step: `ready`."""
+    return make_workload(
+        f"fork {count} children a period",
+        f"""
+step("ready")
+{_pace(period_ns)}
+    for _ in range({count}):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+""",
+    )
+
+
+def write_through(path: str, size_bytes: int) -> Workload:
+    """Write so many bytes in calls of 4 KiB into the page cache, then sync. Steps: `ready`, and `written` after it."""
+    return make_workload(
+        f"write {size_bytes} bytes",
+        f"""
+target = os.open({path!r}, os.O_WRONLY)
+step("ready")
+for place in range(0, {size_bytes}, 4096):
+    os.pwrite(target, bytes(4096), place)
+os.fsync(target)
+step("written")
+""",
+    )
+
+
+def contend(spinners: int, length_ns: int, cpu: int) -> Workload:
+    """Run so many processes on one cpu, each for so much cpu time. Steps: `ready`, and `contended` when all have."""
+    return make_workload(
+        f"{spinners} spinners on one cpu",
+        f"""
+step("ready")
+children = []
+for _ in range({spinners}):
+    child = os.fork()
+    if child == 0:
+        os.sched_setaffinity(0, {{{cpu}}})
+        burn({length_ns})
+        os._exit(0)
+    children.append(child)
+for child in children:
+    os.waitpid(child, 0)
+step("contended")
+""",
+    )
+
+
+def _pace(period_ns: int) -> str:
+    """Return the head of a loop whose body, indented, is run once in each period."""
+    return f"""
+due = time.monotonic_ns()
+while True:
+    due += {period_ns}
+    time.sleep(max(due - time.monotonic_ns(), 0) / 1e9)
+"""
 
 
 @attrs.frozen
@@ -101,4 +197,9 @@ def find_innermost(pid: int) -> int:
         pid = int(children[0])
 
 
-_OWN = {"open_descriptors", "start_threads", "fork_children"}
+_OWN = frozenset(
+    {
+        "open_descriptors", "start_threads", "fork_children", "fork_steadily", "fault_steadily", "read_steadily",
+        "write_through", "contend",
+    }
+)  # fmt: skip

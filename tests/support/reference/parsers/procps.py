@@ -21,6 +21,8 @@ _STATISTICS = {
     "interrupts": ("interrupts", 1),
     "CPU context switches": ("switches", 1),
     "forks": ("forks", 1),
+    # In ticks of USER_HZ, which is 100 on every architecture that Linux keeps.
+    "stolen cpu ticks": ("stolen_ns", 10**7),
 }
 
 
@@ -65,3 +67,75 @@ def parse_uptime(text: str) -> Figures:
     if found is None:
         raise UnreadableError("no load average")
     return dict(zip(("load1", "load5", "load15"), map(float, found.groups()), strict=True))
+
+
+def parse_top(text: str) -> Figures:
+    """Read `top -b -n 2`: its last table, the shares of one cpu of each process (`12.util`) and of the machine."""
+    tables = text.split("\ntop - ")
+    found: dict[str, float] = {}
+    for row in parse_tables(tables[-1], "PID", "%CPU", "RES"):
+        found[f"{row['PID']}.util"] = parse_number(row["%CPU"]) / 100
+    tasks = re.search(r"^(?:Tasks|Threads): +(\d+) total", tables[-1], re.M)
+    if tasks is not None:
+        found["tasks"] = int(tasks[1])
+    return found
+
+
+def parse_vmstat(text: str) -> Figures:
+    """Read `vmstat SECONDS 2`: its last row, of the seconds before it; shares are whole percentages."""
+    rows = parse_tables(text, "swpd", "us", "sy", "id")
+    if len(rows) < 2:
+        raise UnreadableError("no row of an interval")
+    last = {name: parse_number(value) for name, value in rows[-1].items()}
+    return {
+        "util": (last["us"] + last["sy"]) / 100,
+        "idle": last["id"] / 100,
+        "interrupts_per_second": last["in"],
+        "switches_per_second": last["cs"],
+    }
+
+
+_DISK = ("reads", "read_merges", "read_sectors", "read_ms", "writes", "write_merges", "write_sectors", "write_ms")
+
+
+def parse_vmstat_disks(text: str) -> Figures:
+    """Read `vmstat -d`: the counters of each disk, `loop0.reads`; sectors as bytes."""
+    found: dict[str, float] = {}
+    for line in text.splitlines()[2:]:
+        name, *numbers = line.split()
+        row = dict(zip(_DISK, map(parse_number, numbers), strict=False))
+        row["read_bytes"], row["written_bytes"] = row["read_sectors"] * 512, row["write_sectors"] * 512
+        found |= {f"{name}.{counter}": value for counter, value in row.items()}
+    if not found:
+        raise UnreadableError("no disk")
+    return found
+
+
+def parse_slabtop(text: str) -> Figures:
+    """Read `slabtop -o`, all of its rows: the pages of all caches together, in K.
+
+    Its own total is of objects without what is between them, so the column is added up.
+    """
+    _, heading, rows = text.partition("CACHE SIZE NAME")
+    if not heading:
+        raise UnreadableError("no table of caches")
+    sizes = [row.split()[6] for row in rows.splitlines() if row.strip()]
+    return {"bytes": sum(parse_number(size.removesuffix("K")) * 1024 for size in sizes), "caches": len(sizes)}
+
+
+def parse_pmap(text: str) -> Figures:
+    """Read `pmap -x PID`: its last line, the sums over all mappings."""
+    found = re.search(r"^total kB +(\d+) +(\d+) +(\d+) *$", text, re.M)
+    if found is None:
+        raise UnreadableError("no totals")
+    return dict(
+        zip(("size_bytes", "rss_bytes", "dirty_bytes"), (int(part) * 1024 for part in found.groups()), strict=True)
+    )
+
+
+def parse_process_list(text: str) -> Figures:
+    """Read `ps -e -o pid`: how many processes there are."""
+    rows = parse_tables(text, "PID")
+    if not rows:
+        raise UnreadableError("no process")
+    return {"processes": len(rows)}
