@@ -49,7 +49,8 @@ class BoundTarget:
 
     `processes` are its processes (one for a launch, each pid of `--pid a,b`; none for the machine), `launched` whether
     omn started them; `tid` the thread of a thread target; `cpus` the cpus of a cpu target; `place` what a plugin's
-    binder found for a kind of its own (a cgroup, an interface); `described` is what results say of it.
+    binder found for a kind of its own (a cgroup, an interface); `described` is what results say of it, and `facts`
+    sentences on how it was found that their readers should know. For a container, `target` is its cgroup.
     """
 
     target: Target
@@ -60,6 +61,7 @@ class BoundTarget:
     cpus: tuple[int, ...] = ()
     place: Any = None
     described: Mapping[str, Any] = attrs.field(factory=dict)
+    facts: tuple[str, ...] = ()
 
 
 @attrs.frozen

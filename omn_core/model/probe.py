@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import attrs
 
@@ -43,7 +44,12 @@ class Need:
 
 @attrs.frozen
 class ProbeContext:
-    """What a probe is handed: the kind of target it answers for (None for a listing), and what stands for `/`."""
+    """What a probe or a binder is handed.
+
+    The kind of target it answers for (None for a listing), what stands for `/`, and for a probe the `place` that a
+    binder found for the target (a cgroup, a device), None for a target that is no place.
+    """
 
     target: str | None = None
     sysroot: str = "/"
+    place: Any = None

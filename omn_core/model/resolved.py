@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -11,6 +11,9 @@ from omn_core.model.catalog import Backend, Entry
 from omn_core.model.request import EmitSpec, Request, Session
 from omn_core.model.rows import CollectorRow
 from omn_core.model.target import Target
+
+if TYPE_CHECKING:
+    from omn_core.model.collector import BoundTarget
 
 
 class LinkState(enum.Enum):
@@ -48,7 +51,8 @@ class ResolvedRequest:
     the requirements of the chosen backend that could not be checked; `defaulted` what nobody asked for and the catalog
     left no choice about; `filter_fields` the fields that its filter names, and `filter_applied_by` who applies it,
     `kernel` or `userspace`, None without one; `scale` the vocabulary's word for how text scales the unit, None where it
-    has none.
+    has none. `target` is the cgroup of a container that was asked for; `bound` is where it was found, None for a target
+    that the run itself finds.
     """
 
     request: Request
@@ -70,6 +74,12 @@ class ResolvedRequest:
     filter_fields: tuple[str, ...] = ()
     filter_applied_by: str | None = None
     scale: str | None = None
+    bound: BoundTarget | None = None
+
+    @property
+    def asked_target(self) -> Target:
+        """The target as it was asked for: a container, where `target` is its cgroup."""
+        return self.request.target or self.target
 
     @property
     def keys(self) -> tuple[str, ...]:

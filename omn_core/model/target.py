@@ -26,6 +26,9 @@ SCOPES = {
 }
 """The scope that a request on each kind of target reports, unless the backend narrows it."""
 
+PLACES = frozenset({"cgroup", "container", "cpu", "dev", "iface", "gpu"})
+"""The kinds that stand still, found before a backend is chosen for them. The run that needs a process holds it."""
+
 _MANY_NUMBERS = frozenset({"pid", "cpu"})
 _ONE_NUMBER = frozenset({"tid"})
 

@@ -37,8 +37,7 @@ def judge(completed: Completed, backend: Backend, registry: Registry, probes: Pr
     unfit = _find_unfit(completed, backend)
     if unfit is not None:
         return Judged(backend, unfit, collected)
-    kind = _kind(completed)
-    answers = [(need, probes.ask(need, kind)) for need in backend.requires]
+    answers = [(need, probes.ask(need, completed.target.kind, completed.bound)) for need in backend.requires]
     worst = next((pair for state in _WORST_FIRST for pair in answers if pair[1].state is state), None)
     unverified = tuple(_phrase(need.text, probe) for need, probe in answers if probe.state is State.UNKNOWN)
     if worst is not None and worst[1].state is not State.UNKNOWN:
@@ -56,10 +55,6 @@ def _phrase(need: str, probe: Probe) -> str:
     return need if probe.reason is None else f"{need}: {probe.reason}"
 
 
-def _kind(completed: Completed) -> str:
-    return "cgroup" if completed.target.kind == "container" else completed.target.kind
-
-
 def _find_unfit(completed: Completed, backend: Backend) -> Link | None:
     entry = completed.entry
     modes, targets = entry.modes_of(backend), entry.targets_of(backend)
@@ -69,15 +64,22 @@ def _find_unfit(completed: Completed, backend: Backend) -> Link | None:
     lacking = [emit.name for emit in completed.emits if emit.name not in emits]
     if lacking:
         return Link(backend.id, LinkState.EMITS, f"it does not produce {', '.join(lacking)}")
-    if _kind(completed) not in targets:
-        return Link(backend.id, LinkState.TARGET, f"it serves {', '.join(targets)}, not {_kind(completed)}")
+    if completed.target.kind not in targets:
+        return Link(backend.id, LinkState.TARGET, f"it serves {', '.join(targets)}, not {completed.target.kind}")
     return None
 
 
 def resolve(completed: Completed, registry: Registry, probes: ProbeTable) -> ResolvedRequest:
-    """Put a completed request on the backend that serves it. Raises Refused with whose gap it is when none does."""
+    """Put a completed request on the backend that serves it. Raises Refused with whose gap it is when none does.
+
+    A target that is a place is found first: each cgroup stands in hierarchies of its own, and a backend that reads in
+    another is passed over for that reason. From here on a container is its cgroup.
+    """
     if completed.target.kind not in registry.targets:
         raise NotCollected(f"nothing installed here finds a target of the kind {completed.target.kind!r}")
+    bound = probes.find_place(completed.target)
+    if bound is not None:
+        completed = attrs.evolve(completed, target=bound.target, bound=bound)
     forced = completed.request.backend
     judged = (
         [_judge_forced(completed, forced, registry, probes)]
@@ -202,6 +204,7 @@ def _make_resolved(completed: Completed, chosen: Judged, judged: list[Judged], r
         filter_fields=() if completed.filter is None else completed.filter.fields,
         filter_applied_by=_place_filter(completed.filter, backend),
         scale=None if meaning is None else meaning.scale,
+        bound=completed.bound,
     )
 
 

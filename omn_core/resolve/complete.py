@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,6 +18,9 @@ from omn_core.model.request import POLLED_MODES, EmitSpec, Request
 from omn_core.model.target import Target
 from omn_core.plugins import PluginRecord, Registry
 
+if TYPE_CHECKING:
+    from omn_core.model.collector import BoundTarget
+
 DEFAULT_INTERVAL_NS = 1_000_000_000
 """The interval of every polled source when none is asked: one second."""
 
@@ -25,7 +29,8 @@ DEFAULT_INTERVAL_NS = 1_000_000_000
 class Completed:
     """A request that is valid on any machine. `defaulted` says what was picked where the catalog left one option.
 
-    `units` is the vocabulary's: which unit the answer has is its backend's to say.
+    `units` is the vocabulary's: which unit the answer has is its backend's to say. `bound` is where the target stands
+    on this machine, None before it was found and for a target that is no place.
     """
 
     request: Request
@@ -39,6 +44,7 @@ class Completed:
     interval_ns: int | None
     filter: Filter | None
     defaulted: tuple[str, ...]
+    bound: BoundTarget | None = None
 
 
 def find_entry(source: str, catalog: Catalog, registry: Registry) -> Entry:

@@ -32,6 +32,7 @@ def _make_plain(resolved: ResolvedRequest) -> dict[str, Any]:
             "filter": resolved.request.filter,
             "value": resolved.value,
         },
+        "found": None if resolved.bound is None else dict(resolved.bound.described),
         "unit": resolved.unit,
         "backend": resolved.backend.id,
         "cost": resolved.backend.cost,

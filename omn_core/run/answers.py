@@ -53,6 +53,7 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         degraded=(*resolved.degraded, *measurement.ask("degradations", ())),
         unverified=resolved.unverified,
         facts=(
+            *(() if measurement.bound is None else measurement.bound.facts),
             *_explain_brevity(measurement, batch, window),
             *_explain_mixture(resolved, kept),
             *measurement.ask("facts", ()),

@@ -118,7 +118,7 @@ class Loop:
         for measurement in self.measurements:
             start_ns = measurement.asked_window.start_ns
             if measurement.is_waiting and start_ns and self.opened_ns + start_ns <= now_ns:
-                measurement.attach_late(self.bound[measurement.resolved.target])
+                measurement.attach_late(self.bound[measurement.resolved.asked_target])
                 if measurement.failure is None:
                     measurement.open(time.monotonic_ns())
                     self._read_at_open([measurement])

@@ -7,14 +7,14 @@ import time
 
 import attrs
 
-from omn_core.errors import PLUGIN_FAULTS, NotCollected, Refused, RunFailed
+from omn_core.errors import RunFailed
 from omn_core.model.batch import Names
 from omn_core.model.collector import MEMORY_BYTES, BoundTarget, RunContext
-from omn_core.model.probe import ProbeContext
 from omn_core.model.resolved import ResolvedSession
 from omn_core.model.result import Document, Window
 from omn_core.model.target import Target
 from omn_core.plugins import Registry
+from omn_core.resolve.targets import bind_target
 from omn_core.run import linux
 from omn_core.run.announce import Announcer, Observer
 from omn_core.run.answers import compute_result, get_in_target_cost
@@ -140,9 +140,9 @@ class _Run:
 
     def _bind_targets(self) -> None:
         for request in self.resolved.requests:
-            target = request.target
+            target = request.asked_target
             if target not in self.bound:
-                self.bound[target] = _bind(target, self.registry, ProbeContext(target.kind, self.options.sysroot))
+                self.bound[target] = request.bound or bind_target(target, self.registry, self.options.sysroot)
 
     def _prepare(self) -> None:
         context = RunContext(Names(), time.monotonic_ns, self.options.sysroot, self.options.memory_bytes)
@@ -162,7 +162,7 @@ class _Run:
     def _attach(self) -> None:
         for measurement in self.measurements:
             if not measurement.asked_window.start_ns:
-                measurement.attach(self.bound[measurement.resolved.target])
+                measurement.attach(self.bound[measurement.resolved.asked_target])
         self.announcer.tell(Moment.ATTACHED)
 
     def _measure(self, cost: CostAccount) -> Window:
@@ -218,16 +218,3 @@ class _Run:
             emits=self.registry.emits,
             notes=(*self.notes, *(() if ended is None else ended.notes), *self.announcer.notes, *cost.notes()),
         )
-
-
-def _bind(target: Target, registry: Registry, context: ProbeContext) -> BoundTarget:
-    row = registry.targets.get(target.kind)
-    if row is None:
-        raise NotCollected(f"nothing installed here finds a target of kind {target.kind!r}", "install omn-kernel")
-    try:
-        bound: BoundTarget = registry.load(row.binder)(target, context)
-    except Refused:
-        raise
-    except PLUGIN_FAULTS as error:  # a guarded plugin call: nothing has run yet
-        raise RunFailed(f"finding {target} failed: {row.binder} raised {type(error).__name__}: {error}") from error
-    return bound

@@ -82,24 +82,37 @@ def is_in_cgroup_namespace(sysroot: str) -> bool:
 def bind_cgroup_path(path: str, sysroot: str) -> CgroupPlace:
     """Find a cgroup by the path a person gives.
 
-    A path under the mount of a hierarchy names the cgroup in that hierarchy alone; any other is below the root of
-    every hierarchy, and the cgroup is found in those that have it. Raises MachineRefused where none does.
+    A path under the mount of a hierarchy, by itself or through links, names the cgroup in that hierarchy alone; any
+    other is below the root of every hierarchy, and the cgroup is found in those that have it. Raises MachineRefused
+    where none does.
     """
     if ".." in path.split("/"):
         raise MachineRefused(f"the cgroup path {path!r} steps back with '..'", "write the path without it")
     hierarchies = find_hierarchies(read_mounts(sysroot))
     if not hierarchies:
         raise MachineRefused("no cgroup hierarchy is mounted here")
-    named, relative = _split_mount(path, hierarchies)
-    folders = {
-        name: folder
-        for name, mount in named.items()
-        if (folder := _find_folder(relative, mount, name, sysroot)) is not None
-    }
-    if not folders:
-        raise _refusal(path, sysroot)
-    unified = folders.pop(UNIFIED, None)
-    return CgroupPlace(relative, unified, _read_controllers(unified), folders)
+    for spelling in (path, _follow_links(path, sysroot)):
+        named, relative = _split_mount(spelling, hierarchies)
+        folders = {name: folder for name, mount in named.items() if (folder := find_folder(relative, mount, sysroot))}
+        if folders:
+            return make_place(relative, folders)
+    raise _refusal(path, sysroot)
+
+
+def make_place(path: str, folders: Mapping[str, str]) -> CgroupPlace:
+    """Make a place of a cgroup's folder in each hierarchy that has it, `unified` among them."""
+    unified = folders.get(UNIFIED)
+    legacy = {name: folder for name, folder in folders.items() if name != UNIFIED}
+    return CgroupPlace(path, unified, _read_controllers(unified), legacy)
+
+
+def _follow_links(path: str, sysroot: str) -> str:
+    """Follow links, such as /sys/fs/cgroup/cpu is one to cpu,cpuacct. A path that is no file's stays as it is."""
+    if not path.startswith("/"):
+        return path
+    real = os.path.realpath(place(sysroot, path))
+    root = os.path.realpath(sysroot).rstrip("/")
+    return real.removeprefix(root) or "/"
 
 
 def _split_mount(path: str, hierarchies: Mapping[str, Mount]) -> tuple[Mapping[str, Mount], str]:
@@ -113,12 +126,24 @@ def _split_mount(path: str, hierarchies: Mapping[str, Mount]) -> tuple[Mapping[s
     return named, path[len(point) :] or "/"
 
 
-def _find_folder(relative: str, mount: Mount, name: str, sysroot: str) -> str | None:
+def find_folder(relative: str, mount: Mount, sysroot: str) -> str | None:
+    """Find the folder of a cgroup by its path below what is mounted, None where it is not there."""
     folder = place(sysroot, mount.point) + ("" if relative == "/" else relative)
-    mark = "cgroup.controllers" if name == UNIFIED else "cgroup.procs"
+    mark = "cgroup.controllers" if mount.kind == "cgroup2" else "cgroup.procs"
     # The mark keeps a plain folder, or the tmpfs that v1 mounts stand on, from being taken for a cgroup. The root of
     # cgroup2 has it too.
     return folder if os.path.exists(f"{folder}/{mark}") else None
+
+
+def find_below_mount(path: str, mount: Mount) -> str | None:
+    """Find where a path of /proc/<pid>/cgroup lies below what is mounted, None where it is outside of that.
+
+    The mount may show a part of the hierarchy alone, as in a container; from inside a namespace a path may step out.
+    """
+    root = mount.root.rstrip("/")
+    if path.startswith("/..") or (root and path != root and not path.startswith(root + "/")):
+        return None
+    return path[len(root) :].rstrip("/") or "/"
 
 
 def _read_controllers(folder: str | None) -> frozenset[str]:

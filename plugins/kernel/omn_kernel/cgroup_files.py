@@ -26,13 +26,10 @@ def get_place(target: BoundTarget) -> CgroupPlace:
 
 
 def _remedy(place: CgroupPlace, folder: str | None) -> str:
-    """Return what mends a missing account: another backend where the cgroup stands in other hierarchies alone."""
+    """Return what mends a missing account."""
     if folder is not None:
         return "name a cgroup below the root, one for which the controller that keeps this account is on"
-    return (
-        f"it stands in {', '.join(place.hierarchies)} alone: pin a backend that reads there with --backend force:ID, "
-        "or name a cgroup of the hierarchy that keeps this account"
-    )
+    return f"it stands in {', '.join(place.hierarchies)} alone: name a cgroup of the hierarchy that keeps this account"
 
 
 class CgroupFiles:

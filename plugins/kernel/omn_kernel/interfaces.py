@@ -8,7 +8,7 @@ import socket
 
 import attrs
 
-from omn_core.api import MachineRefused
+from omn_core.api import BoundTarget, MachineRefused, ProbeContext, Target
 from omn_kernel.namespaces import NetworkNamespace, get_network, read_own_network, run_in_network
 from omn_kernel.polled import place, read_file
 
@@ -91,3 +91,15 @@ def _suggest(name: str, known: list[str]) -> str | None:
         return None
     rest = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
     return f"those there are {', '.join(known[:_NAMED])}{rest}"
+
+
+def bind_iface(target: Target, context: ProbeContext) -> BoundTarget:
+    """Find an interface in omn's network namespace or in a named one; its `place` is an `Interface`.
+
+    `eth0` is omn's own; `NAME/eth0`, `pid:4711/eth0` and `/path/eth0` are in the namespace of that name under
+    /run/netns, of that process, and behind that file. A collector opens what it reads there with
+    `namespaces.open_network_file` and `namespaces.open_netlink_socket`, follows it by `place.index`, and writes
+    `place.key`. Raises MachineRefused where there is no such interface or namespace, or where it may not be entered.
+    """
+    found = get_interface(target.value, context.sysroot)
+    return BoundTarget(target, target.scope, place=found, described=found.describe())

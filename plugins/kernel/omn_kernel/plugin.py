@@ -49,7 +49,8 @@ def omn_targets() -> Sequence[TargetRow]:
     """Return a row for each kind of target this plugin finds on the machine."""
     return [
         TargetRow("cgroup", "omn_kernel.targets:bind_cgroup"),
+        TargetRow("container", "omn_kernel.containers:bind_container"),
         TargetRow("cpu", "omn_kernel.targets:bind_cpu"),
         TargetRow("dev", "omn_kernel.targets:bind_dev"),
-        TargetRow("iface", "omn_kernel.targets:bind_iface"),
+        TargetRow("iface", "omn_kernel.interfaces:bind_iface"),
     ]

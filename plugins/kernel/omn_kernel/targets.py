@@ -1,11 +1,10 @@
-"""Finding a target on this machine: a cgroup, cpus, a device, an interface. The core finds processes itself."""
+"""Finding cgroups, cpus and block devices. Interfaces and containers have modules of their own, processes the core."""
 
 from __future__ import annotations
 
 from omn_core.api import BoundTarget, MachineRefused, ProbeContext, Target
 from omn_kernel.block import get_block_device
 from omn_kernel.cgroup import bind_cgroup_path
-from omn_kernel.interfaces import get_interface
 from omn_kernel.sysfs import read_cpus
 
 
@@ -25,18 +24,6 @@ def bind_dev(target: Target, context: ProbeContext) -> BoundTarget:
     if found.whole is not None:
         described["partition_of"] = found.whole
     return BoundTarget(target, target.scope, place=found, described=described)
-
-
-def bind_iface(target: Target, context: ProbeContext) -> BoundTarget:
-    """Find an interface in omn's network namespace or in a named one; its `place` is an `Interface`.
-
-    `eth0` is omn's own; `NAME/eth0`, `pid:4711/eth0` and `/path/eth0` are in the namespace of that name under
-    /run/netns, of that process, and behind that file. A collector opens what it reads there with
-    `namespaces.open_network_file` and `namespaces.open_netlink_socket`, follows it by `place.index`, and writes
-    `place.key`. Raises MachineRefused where there is no such interface or namespace, or where it may not be entered.
-    """
-    found = get_interface(target.value, context.sysroot)
-    return BoundTarget(target, target.scope, place=found, described=found.describe())
 
 
 def bind_cpu(target: Target, context: ProbeContext) -> BoundTarget:

@@ -10,13 +10,14 @@ import pytest
 from omn_kernel.cgroup import (
     CgroupPlace,
     bind_cgroup_path,
+    find_below_mount,
     find_hierarchies,
     is_in_cgroup_namespace,
     parse_cgroup,
     read_own_unified_folder,
 )
 from omn_kernel.cgroup_accounts import Throttling, compute_throttling, parse_limit
-from omn_kernel.mounts import find_tracefs, parse_mountinfo
+from omn_kernel.mounts import Mount, find_tracefs, parse_mountinfo
 from omn_kernel.targets import bind_cgroup, bind_cpu
 
 from omn_core.api import BoundTarget, MachineRefused, ProbeContext, Target
@@ -125,6 +126,22 @@ def test_a_cgroup_that_is_not_there_is_the_machines_refusal(hybrid: Sysroot) -> 
         bind(hybrid, "/absent")
 
 
+@pytest.mark.spec("REQ-11")
+@pytest.mark.parametrize("spelling", ["/sys/fs/cgroup/cpu/job", "/sys/fs/cgroup/cpu//./job/", "/home/mine"])
+def test_a_link_to_a_cgroup_is_that_cgroup(hybrid: Sysroot, spelling: str) -> None:
+    """Distributions link each controller to the mount it shares; a person may have links of their own."""
+    hybrid.link("/sys/fs/cgroup/cpu", "cpu,cpuacct")
+    hybrid.link("/home/mine", str(hybrid.path("/sys/fs/cgroup/cpu,cpuacct/job")))
+    place = bind(hybrid, spelling)
+    assert (place.path, place.hierarchies) == ("/job", ["cpu", "cpuacct"])
+
+
+def test_a_path_below_the_root_comes_before_a_file_of_that_name(hybrid: Sysroot) -> None:
+    """`/job` is the cgroup, whatever else is called so on the machine."""
+    hybrid.link("/job", str(hybrid.path("/sys/fs/cgroup/memory/job/inner")))
+    assert bind(hybrid, "/job").hierarchies == ["cpu", "cpuacct", "memory", "unified"]
+
+
 @pytest.mark.parametrize("path", ["/sys/fs/cgroup", "/sys/fs/cgroup/memory/absent", "/etc"])
 def test_a_plain_folder_is_no_cgroup(hybrid: Sysroot, path: str) -> None:
     """Neither the tmpfs that v1 stands on nor any other folder is taken for one."""
@@ -195,6 +212,22 @@ def test_throttling_is_nanoseconds_on_both_hierarchies() -> None:
     assert compute_throttling({b"nr_periods": 9, b"nr_throttled": 3, b"throttled_time": 5}) == Throttling(9, 3, 5)
     assert compute_throttling({b"nr_periods": 9, b"nr_throttled": 3, b"throttled_usec": 5}) == Throttling(9, 3, 5000)
     assert compute_throttling({b"usage_usec": 1}) == Throttling(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "below"),
+    [
+        ("/", "/docker/a", "/docker/a"),
+        ("/", "/", "/"),
+        ("/docker", "/docker/a", "/a"),
+        ("/docker", "/docker", "/"),
+        ("/docker", "/dockers/a", None),
+        ("/", "/../a", None),
+    ],
+)
+def test_a_path_of_a_process_lies_below_what_is_mounted(root: str, path: str, below: str | None) -> None:
+    """A mount may show a part of a hierarchy; what is outside of it has no folder here."""
+    assert find_below_mount(path, Mount(root, "/sys/fs/cgroup", "cgroup2", ())) == below
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 
 import pytest
 from another_user import run_as_another_user
+from omn_kernel.cgroup import CgroupPlace
 from omn_kernel.probes import files
 from omn_kernel.probes.basic import probe_capability, probe_kernel, probe_nothing, probe_preload
 from omn_kernel.probes.files import probe_cgroup1, probe_cgroup2, probe_line, probe_path, probe_psi
@@ -159,6 +160,34 @@ def test_a_cgroup2_key_is_read_in_the_nearest_cgroup_that_has_the_file(
 ) -> None:
     """The one above this process decides, not another's; below the root only where none above has it."""
     assert probe_cgroup2(need("cgroup2", argument), at(cgroup2)).state is state
+
+
+@pytest.mark.spec("REQ-11")
+def test_a_cgroup_is_asked_itself_on_cgroup2(cgroup2: Sysroot) -> None:
+    """What the target's own folder holds counts: a file without its controller, another hierarchy alone."""
+    folder = cgroup2.path("/sys/fs/cgroup/asked")
+    cgroup2.write("/sys/fs/cgroup/asked/memory.stat", "anon 1\n")
+    here = ProbeContext("cgroup", str(cgroup2), CgroupPlace("/asked", str(folder)))
+    assert probe_cgroup2(need("cgroup2", "memory.stat:anon"), here).state is State.AVAILABLE
+    lacking = probe_cgroup2(need("cgroup2", "io.stat:value"), here)
+    assert (lacking.state, lacking.reason) == (
+        State.MISSING,
+        "cgroup '/asked' has no io.stat: no controller that keeps it is on there",
+    )
+    there = ProbeContext("cgroup", str(cgroup2), CgroupPlace("/asked", legacy={"memory": "/anywhere"}))
+    elsewhere = probe_cgroup2(need("cgroup2", "memory.stat:anon"), there)
+    assert (elsewhere.state, elsewhere.reason) == (State.MISSING, "cgroup '/asked' stands in memory alone")
+
+
+@pytest.mark.spec("REQ-11")
+def test_a_cgroup_is_asked_itself_of_a_v1_controller(sysroot: Sysroot) -> None:
+    """The controller is mounted, and this cgroup is not in its hierarchy."""
+    sysroot.write("/proc/self/mountinfo", "35 31 0:32 / /m rw - cgroup cgroup rw,memory\n")
+    here = ProbeContext("cgroup", str(sysroot), CgroupPlace("/asked", "/unified/asked"))
+    answer = probe_cgroup1(need("cgroup1", "memory"), here)
+    assert (answer.state, answer.reason) == (State.MISSING, "cgroup '/asked' stands in unified alone")
+    inside = ProbeContext("cgroup", str(sysroot), CgroupPlace("/asked", legacy={"memory": "/m/asked"}))
+    assert probe_cgroup1(need("cgroup1", "memory"), inside).state is State.AVAILABLE
 
 
 def test_a_machine_without_cgroup2_says_so(sysroot: Sysroot) -> None:

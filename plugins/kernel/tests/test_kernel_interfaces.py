@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import attrs
 import pytest
 from another_user import run_as_another_user
-from omn_kernel.interfaces import Interface, get_interface, read_interfaces, split_interface
+from omn_kernel.interfaces import Interface, bind_iface, get_interface, read_interfaces, split_interface
 from omn_kernel.namespaces import (
     get_network,
     open_netlink_socket,
@@ -22,7 +22,6 @@ from omn_kernel.namespaces import (
     read_own_network,
     run_in_network,
 )
-from omn_kernel.targets import bind_iface
 
 from omn_core.api import MachineRefused, ProbeContext, Target
 from omn_core.testing.sysroot import Sysroot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
-from omn_kernel.cgroup import UNIFIED, find_hierarchies, parse_cgroup
+from omn_kernel.cgroup import UNIFIED, find_below_mount, find_hierarchies, parse_cgroup
 from omn_kernel.cgroup_accounts import parse_limit
 from omn_kernel.mounts import Mount, read_mounts
 from omn_kernel.polled import place, read_file
@@ -62,12 +62,10 @@ class ProcessCgroups:
     def _find_folder(self, hierarchy: str, path: str) -> str | None:
         """Find the folder of a path: None where it is outside what is mounted, as it is seen from a container."""
         mount = self._mounts.get(hierarchy)
-        if mount is None or path.startswith("/.."):
+        below = None if mount is None else find_below_mount(path, mount)
+        if mount is None or below is None:
             return None
-        root = mount.root.rstrip("/")
-        if root and path != root and not path.startswith(root + "/"):
-            return None
-        return place(self._sysroot, mount.point) + path[len(root) :].rstrip("/")
+        return place(self._sysroot, mount.point) + below.rstrip("/")
 
     def close(self) -> None:
         """Let go of the file."""

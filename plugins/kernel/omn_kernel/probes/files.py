@@ -8,7 +8,13 @@ import pwd
 import stat
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
-from omn_kernel.cgroup import UNIFIED, find_hierarchies, iter_nearest_folders, read_own_unified_folder
+from omn_kernel.cgroup import (
+    UNIFIED,
+    CgroupPlace,
+    find_hierarchies,
+    iter_nearest_folders,
+    read_own_unified_folder,
+)
 from omn_kernel.mounts import read_mounts
 from omn_kernel.polled import place, read_file
 
@@ -85,27 +91,36 @@ def probe_psi(_need: Need, context: ProbeContext) -> Probe:
 
 
 def probe_cgroup1(need: Need, context: ProbeContext) -> Probe:
-    """Answer `cgroup1:memory`: whether a v1 hierarchy carries that controller."""
+    """Answer `cgroup1:memory`: whether a v1 hierarchy carries that controller, and has the target's cgroup."""
     try:
         hierarchies = find_hierarchies(read_mounts(context.sysroot))
     except OSError as error:
         return Probe(State.UNKNOWN, f"what is mounted cannot be read: {error.strerror}")
-    if need.argument != UNIFIED and need.argument in hierarchies:
-        return AVAILABLE
-    return Probe(State.MISSING, f"no cgroup v1 hierarchy carries the {need.argument} controller here")
+    if need.argument == UNIFIED or need.argument not in hierarchies:
+        return Probe(State.MISSING, f"no cgroup v1 hierarchy carries the {need.argument} controller here")
+    if isinstance(context.place, CgroupPlace) and need.argument not in context.place.legacy:
+        return _answer_elsewhere(context.place)
+    return AVAILABLE
+
+
+def _answer_elsewhere(found: CgroupPlace) -> Probe:
+    return Probe(State.MISSING, f"cgroup {found.path!r} stands in {', '.join(found.hierarchies)} alone")
 
 
 def probe_cgroup2(need: Need, context: ProbeContext) -> Probe:
     """Answer `cgroup2:memory.stat:pswpin`: whether this kernel writes that key in that file.
 
-    The nearest cgroup that has the file is read: this process's own, those above it, then those below the root. A
-    file of one number has no key and is asked with the key `value`.
+    It is read of the target's cgroup where there is one, else of the nearest that has the file: this process's own,
+    those above it, then those below the root. A file of one number, or one whose lines begin with a device (io.stat),
+    is asked with the key `value`.
     """
     name, _, key = need.argument.partition(":")
     try:
         folder = read_own_unified_folder(context.sysroot)
         if folder is None:
             return Probe(State.MISSING, "cgroup2 is not mounted here")
+        if isinstance(context.place, CgroupPlace):
+            return _probe_of_cgroup(context.place, name, key)
         top = place(context.sysroot, find_hierarchies(read_mounts(context.sysroot))[UNIFIED].point)
         path = next((path for at in iter_nearest_folders(folder, top) if os.path.exists(path := f"{at}/{name}")), None)
         if path is None:
@@ -117,6 +132,15 @@ def probe_cgroup2(need: Need, context: ProbeContext) -> Probe:
         if error.errno == errno.EOPNOTSUPP:
             return Probe(State.MISSING, f"{name} is switched off on this kernel")
         return Probe(State.UNKNOWN, f"{name} answers {error.strerror}")
+
+
+def _probe_of_cgroup(found: CgroupPlace, name: str, key: str) -> Probe:
+    if found.unified is None:
+        return _answer_elsewhere(found)
+    path = f"{found.unified}/{name}"
+    if not os.path.exists(path):
+        return Probe(State.MISSING, f"cgroup {found.path!r} has no {name}: no controller that keeps it is on there")
+    return _probe_key(read_file("/", path), name, key)
 
 
 def _probe_key(content: bytes, name: str, key: str) -> Probe:
