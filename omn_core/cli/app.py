@@ -27,6 +27,10 @@ _ASK_NO_PROGRAM = frozenset({"catalog", "help", "list", "plugins"})
 """The core's commands that no program stands behind: what follows their `--` is a word, as click reads it."""
 
 
+_TERMINAL_ROWS = 30
+"""A terminal is shown so many rows of a table; whoever reads a pipe or a file gets them all."""
+
+
 class Application:
     """What every command of one invocation shares; each part is made when first asked for."""
 
@@ -57,7 +61,7 @@ class Application:
             return TextStyle()
         width = max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
         is_dumb = os.environ.get("TERM", "dumb") == "dumb"
-        return TextStyle(width, not (is_dumb or os.environ.get("NO_COLOR")))
+        return TextStyle(width, not (is_dumb or os.environ.get("NO_COLOR")), rows=_TERMINAL_ROWS)
 
 
 class Commands(click.Group):

@@ -114,7 +114,11 @@ class Series:
 
 
 class Emit(Protocol):
-    """One way to make an answer of events. An emit holds no state: one object serves every series of every run."""
+    """One way to make an answer of events. An emit holds no state: one object serves every series of every run.
+
+    One whose answers of several series read better together also has `render_several(rows, unit, style, key_names)`,
+    which gets all (key, answer) rows, the greatest first, and returns lines as `render` does.
+    """
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return the answer over one series. It reads weights, and says `lower_bound` as the series does."""

@@ -13,6 +13,7 @@ from omn_core.emit.count import find_last
 from omn_core.emit.numbers import compute_reach, compute_total, to_plain_number
 from omn_core.emit.series import compute_by
 from omn_core.format.figures import render_figures
+from omn_core.format.order import order_series
 from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
 from omn_core.model.style import TextStyle
@@ -36,10 +37,13 @@ class Summary:
         if "rows" not in answer:
             return render_figures([({}, answer)], unit, style)
         rows = [
-            (row, {"lower_bound": answer["lower_bound"], **{name: row[name] for name in row if name != "attr"}})
+            (
+                {"attr": row["attr"]},
+                {"lower_bound": answer["lower_bound"], **{name: row[name] for name in row if name != "attr"}},
+            )
             for row in answer["rows"]
         ]
-        return render_figures(rows, unit, style, key_names=("attr",))
+        return render_figures(order_series(rows), unit, style, key_names=("attr",))
 
 
 def _figures(series: Series) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from omn_core.emit.base import Answer, Series
 from omn_core.emit.numbers import compute_sums, to_plain_number
 from omn_core.format.bars import render_points
+from omn_core.format.sparklines import render_sparklines
 from omn_core.model.request import EmitSpec
 from omn_core.model.style import TextStyle
 
@@ -34,6 +35,16 @@ class Timeline:
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
         """Return a line for each stretch of time, with its peak and a bar."""
         return render_points(answer, unit, style)
+
+    def render_several(
+        self,
+        rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+        unit: str,
+        style: TextStyle,
+        key_names: Sequence[str],
+    ) -> list[str]:
+        """Return a line for each series, with its extremes and its course."""
+        return render_sparklines(rows, unit, style, key_names)
 
 
 TIMELINE = Timeline()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from omn_core.format.columns import render_column
 from omn_core.format.figures import mark_bound, render_key
-from omn_core.format.scale import render_count, render_duration, render_number
+from omn_core.format.scale import render_count, render_number
 from omn_core.model.style import TextStyle
 from omn_core.names import compute_width, pad
 
@@ -26,11 +27,12 @@ def render_buckets(answer: Mapping[str, Any], unit: str, style: TextStyle, title
         return [head]
     if answer["sum"] is not None:
         head += f", mean {render_number(answer['sum'] / total, unit, style.scale)}"
+    edges = render_column([bucket[edge] for bucket in buckets for edge in ("low", "high")], unit, style.scale)
+    counts = render_column([bucket["count"] for bucket in buckets], "count")
     rows = [("from", "to", "count", "share", 0.0)]
-    for bucket in buckets:
-        low, high = (render_number(bucket[edge], unit, style.scale) for edge in ("low", "high"))
+    for low, high, count, bucket in zip(edges[::2], edges[1::2], counts, buckets, strict=True):
         share = bucket["count"] / total
-        rows.append((low, high, render_count(bucket["count"]), f"{100 * share:.1f} %", share))
+        rows.append((low, high, count, f"{100 * share:.1f} %", share))
     return [head, *_fold_gaps(_draw(rows, style), [bucket["count"] for bucket in buckets])]
 
 
@@ -40,9 +42,10 @@ def render_ranking(answer: Mapping[str, Any], unit: str, style: TextStyle) -> li
         return ["nothing was measured"]
     names = list(dict.fromkeys(name for row in answer["rows"] for name in row["key"]))
     room = max(style.width // (2 * max(len(names), 1)), 8)
+    values = render_column([row["value"] for row in answer["rows"]], unit, style.scale)
     rows = [(*(render_key(name, room) for name in names), "value", "share", 0.0)]
-    for row in answer["rows"]:
-        value = mark_bound(render_number(row["value"], unit, style.scale), bool(answer["lower_bound"]))
+    for row, text in zip(answer["rows"], values, strict=True):
+        value = mark_bound(text, bool(answer["lower_bound"]))
         share = row["share"]
         shown = "-" if share is None else f"{100 * share:.1f} %"
         rows.append((*(render_key(row["key"].get(name), room) for name in names), value, shown, share or 0.0))
@@ -58,9 +61,10 @@ def render_points(answer: Mapping[str, Any], unit: str, style: TextStyle) -> lis
     top = max(max((value for _, value in stretches), default=0), 0)
     is_cut = len(stretches) < len(points)
     rows: list[tuple[Any, ...]] = [("at", "peak" if is_cut else "value", 0.0)]
-    for offset_ns, value in stretches:
-        share = value / top if top > 0 and value > 0 else 0.0
-        rows.append((f"+{render_duration(offset_ns)}", render_number(value, unit, style.scale), share))
+    offsets = render_column([offset_ns for offset_ns, _ in stretches], "ns")
+    values = render_column([value for _, value in stretches], unit, style.scale)
+    for offset, text, (_, value) in zip(offsets, values, stretches, strict=True):
+        rows.append((f"+{offset}", text, value / top if top > 0 and value > 0 else 0.0))
     counted = mark_bound(render_count(len(points)), _is_bound(answer, style))
     return [f"{counted} points{', the peak of each stretch' if is_cut else ''}", *_draw(rows, style)]
 

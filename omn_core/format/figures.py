@@ -54,6 +54,9 @@ def render_figures(
     out and says which. Rows past the style's number of them are counted and not shown.
     """
     shown = rows if style.rows is None or len(rows) <= style.rows + _LEAST_CUT else rows[: style.rows]
+    if any(answer.get("count") == 1 for _, answer in rows) and all(_is_one_reading(answer) for _, answer in rows):
+        rows = [(key, _reduce_to_value(answer)) for key, answer in rows]
+        shown = rows[: len(shown)]
     names = _order_names({name: None for _, answer in rows for name in answer if name != "lower_bound"}, order)
     cells = {name: _render_column(name, [answer for _, answer in shown], unit, style) for name in names}
     room = max(style.width // (len(key_names) + 2), 8)
@@ -72,6 +75,21 @@ def render_figures(
     if left_out:
         lines += wrap(f"(a wider terminal also shows {', '.join(left_out)})", style.width, " ")
     return lines
+
+
+def _is_one_reading(answer: Mapping[str, Any]) -> bool:
+    """Tell whether an answer describes a single measurement or none: every figure of it is then the same."""
+    return answer.get("count") in (0, 1) and "min" in answer and answer["min"] == answer.get("max")
+
+
+def _reduce_to_value(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the one figure in place of those that equal it: ten columns of one number are no ten answers."""
+    others = {
+        name: value
+        for name, value in answer.items()
+        if name == "lower_bound" or (name != "count" and value != answer["min"])
+    }
+    return {"value": answer["min"], **others}
 
 
 def say_more(count: int) -> str:

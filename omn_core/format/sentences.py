@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from omn_core.format.scale import render_count, render_duration
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest
-from omn_core.model.result import Adopted, Cost, FilterAccount, ProgramResult, Result
+from omn_core.model.result import Adopted, Cost, Document, FilterAccount, ProgramResult, Result
 from omn_core.model.target import Target
 from omn_core.names import render_printable
 
@@ -89,9 +89,23 @@ def render_losses(losses: Losses) -> list[str]:
     return clauses
 
 
+def render_run(document: Document) -> str:
+    """Return what several requests share: how many they are, their window, and the program that was it."""
+    runs = f", in {len(document.repeats)} runs" if document.repeats else ""
+    while_ran = "" if document.program is None else f", of {_render_words(document.program.argv)}"
+    window = render_duration(document.window.length_ns)
+    return f"{len(document.results)} requests over {window}{while_ran}{runs}"
+
+
 def render_window(result: Result) -> str:
     """Return the window's length, how many events it saw, and how uncertain their times are."""
-    text = f"{render_duration(result.window.length_ns)}, {render_count(result.events_seen)} events"
+    word = "event" if result.events_seen == 1 else "events"
+    return f"{render_duration(result.window.length_ns)}, {render_events(result, word)}"
+
+
+def render_events(result: Result, word: str = "") -> str:
+    """Return how many events a window saw, with a word for them, and how uncertain their times are."""
+    text = f"{render_count(result.events_seen)} {word}".rstrip()
     if result.ts_err_ns is not None:
         text += f", stamped within {render_duration(result.ts_err_ns)}"
     if result.row_stamp is not None:

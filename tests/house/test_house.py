@@ -20,7 +20,7 @@ BROAD_EXCEPTS = {
     "omn_core/cli/entry.py": 1,  # the command line's main: what nobody foresaw ends with the fixed last line too
     "omn_core/cli/trace.py": 1,  # a plugin's encoder, called in its guard
     "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
-    "omn_core/format/text_run.py": 1,  # a plugin's emit, asked to render
+    "omn_core/format/text_numbers.py": 1,  # a plugin's emit, asked to render
     "omn_core/plugins.py": 1,  # a plugin's hook, called in its guard
     "omn_core/resolve/probes.py": 1,  # a plugin's probe, called in its guard
     "omn_core/resolve/targets.py": 1,  # a plugin's binder, called in its guard

@@ -81,3 +81,15 @@ def test_rows_past_what_a_terminal_shows_are_counted() -> None:
     assert cut[-1] == "... 30 more; a pipe, a file and every other format have all"
     assert len(render_figures(rows[:13], "bytes", TextStyle(80, rows=10), ("task",))) == 14
     assert len(render_figures(rows, "bytes", TextStyle(80), ("task",))) == 41
+
+
+@pytest.mark.spec("FMT-3")
+def test_a_single_reading_is_one_figure() -> None:
+    """Where every series holds one measurement, or none, its figures are all the same and are shown as one."""
+    one = {"lower_bound": False, "count": 1, **dict.fromkeys(("min", "p50", "max", "mean", "last"), 2048)}
+    none = {"lower_bound": False, "count": 0, **dict.fromkeys(("min", "p50", "max", "mean"))}
+    rows = [({"task": 1}, one), ({"task": 2}, none)]
+    assert render_figures(rows, "bytes", TextStyle(80), ("task",)) == ["task  value", "1     2 KiB", "2         -"]
+    assert "count" in render_figures([({"task": 2}, none)], "bytes", TextStyle(80), ("task",))[0]
+    two = {**one, "count": 2}
+    assert "count" in render_figures([*rows, ({"task": 3}, two)], "bytes", TextStyle(80), ("task",))[0]

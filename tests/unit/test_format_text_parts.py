@@ -167,12 +167,12 @@ def test_only_figures_that_a_loss_bounds_are_marked() -> None:
 )
 def test_a_familys_own_unit_scales_as_its_vocabulary_says(scale: str | None, text: str) -> None:
     """The scale is the catalog's; the number of readings, and a unit that omn names, keep their own."""
-    result = make_result(make_batch([1_572_864]), unit="lab.fathom", scale=scale)
+    result = make_result(make_batch([1_572_864, 1_572_864]), unit="lab.fathom", scale=scale)
     written = io.BytesIO()
     TEXT.write(make_document(result), written, TextStyle(200))
     lines = written.getvalue().decode().splitlines()
     row = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["count"]) + 1]
-    assert row.split()[0] == "1"
+    assert row.split()[0] == "2"
     assert text in row
     assert render_number(2048, "bytes", "plain") == "2 KiB"
 
@@ -220,7 +220,7 @@ def test_a_ranking_shows_shares_and_escaped_names() -> None:
     ]
     lines = render_ranking({"lower_bound": False, "rows": rows}, "bytes", STYLE)
     assert lines[1].startswith("a\\x1b[2J  3 KiB  75.0 %  ###")
-    assert lines[2].split() == ["?", "0", "B", "-"]
+    assert lines[2].split() == ["?", "0", "KiB", "-"]
     assert render_ranking({"lower_bound": False, "rows": []}, "bytes", STYLE) == ["nothing was measured"]
 
 

@@ -1,0 +1,104 @@
+"""What stands beside the numbers as text: losses, degradations, caveats; and at the end the program and the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from omn_core.format import sentences
+from omn_core.format.page import Page
+from omn_core.format.plain import collect_degraded
+from omn_core.format.spread import render_program_spread
+from omn_core.model.result import Document, Result
+from omn_core.model.style import TextStyle
+from omn_core.names import render_printable
+
+
+def add_account(page: Page, document: Document, index: int) -> None:
+    """Add what was lost and what is degraded, then what else a reader of the numbers should know.
+
+    Of several requests each says only what is its own: the rest is in the footer.
+    """
+    result = document.results[index]
+    is_alone = len(document.results) == 1
+    lost = _find_lost(document, index)
+    if lost or is_alone:
+        nothing = "nothing" if result.repeat is None else "nothing, in any run"
+        page.add_labelled("lost", lost or nothing, "alarm" if lost and _is_alarming(result) else None)
+    degraded = _find_degraded(document, index)
+    for sentence in degraded or (["nothing"] if is_alone else []):
+        page.add_labelled("degraded", render_printable(sentence), "alarm" if degraded else None)
+    shared = _find_shared_caveats(document)
+    for caveat in result.caveats:
+        if caveat not in shared:
+            page.add_labelled("caveat", render_printable(caveat), "faint")
+    for fact in result.facts:
+        page.add_labelled("note", render_printable(fact))
+    if result.fields:
+        fields = ", ".join(f"{render_printable(name)} {value}" for name, value in result.fields.items())
+        page.add_labelled("fields", fields)
+    if result.stopped_because is not None:
+        page.add_labelled("stopped", render_printable(result.stopped_because))
+    if result.failure is not None:
+        page.add_labelled("failed", render_printable(result.failure), "alarm")
+
+
+def render_footer(document: Document, style: TextStyle) -> str:
+    """Return what is said once: what no request lost, the program, notes about the whole run, and the cost."""
+    page = Page(style)
+    if len(document.results) > 1:
+        _add_summed_up(page, document, "lost", _find_lost)
+        _add_summed_up(page, document, "degraded", _find_degraded)
+        for caveat in _find_shared_caveats(document):
+            page.add_labelled("caveat", render_printable(caveat), "faint")
+    last = "last run: " if document.repeats else ""
+    if document.program is not None:
+        page.add_labelled("program", last + sentences.render_program(document.program))
+    for clause in render_program_spread(document):
+        page.add_labelled("", clause)
+    if document.adopted:
+        page.add_labelled("adopted", sentences.render_adopted(document.adopted))
+    for note in document.notes:
+        page.add_labelled("note", render_printable(note))
+    blocks = [name for name, block in document.extras.items() if block]
+    if blocks:
+        page.add_labelled("also", f"{', '.join(blocks)}, in every format but this one")
+    page.add_labelled("cost", last + "; ".join(sentences.render_cost(document.cost)))
+    return page.render()
+
+
+def _add_summed_up(page: Page, document: Document, label: str, find: Callable[[Document, int], object]) -> None:
+    """Add which of several requests lost something or are degraded, or that none of them is."""
+    names = [
+        result.resolved.request.id or result.resolved.entry.id
+        for index, result in enumerate(document.results)
+        if find(document, index)
+    ]
+    count = len(document.results)
+    text = f"nothing, in any of {count} requests"
+    if names:
+        text = f"{', '.join(dict.fromkeys(names))}: {len(names)} of {count} requests, said with each"
+    page.add_labelled(label, render_printable(text), "alarm" if names else None)
+
+
+def _find_lost(document: Document, index: int) -> str:
+    result = document.results[index]
+    if result.repeat is None:
+        return "; ".join(sentences.render_losses(result.losses))
+    return "; ".join(map(render_printable, result.repeat.notes))
+
+
+def _is_alarming(result: Result) -> bool:
+    return result.losses.is_lower_bound if result.repeat is None else bool(result.repeat.notes)
+
+
+def _find_degraded(document: Document, index: int) -> list[str]:
+    runs = [run.results[index] for run in document.repeats] or [document.results[index]]
+    return list(dict.fromkeys(sentence for run in runs for sentence in collect_degraded(run)))
+
+
+def _find_shared_caveats(document: Document) -> Sequence[str]:
+    """Return the caveats of every one of several requests."""
+    if len(document.results) < 2:
+        return ()
+    first, *others = document.results
+    return [caveat for caveat in first.caveats if all(caveat in other.caveats for other in others)]
