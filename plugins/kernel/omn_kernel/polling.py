@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
+import numpy as np
 
 from omn_core.api import (
     Batch,
@@ -39,10 +40,14 @@ Held = TypeVar("Held", bound=Closable)
 
 @attrs.frozen(eq=False)
 class Rows:
-    """The rows of one reading, in columns: what each is about, and what it says. Without a column there is no row."""
+    """The rows of one reading, in columns: what each is about, and what it says. Without a column there is no row.
+
+    `began_ns` says when the reading of each row began, where that is told apart: a row is uncertain from there on.
+    """
 
     keys: Columns = attrs.field(factory=dict)
     attributes: Columns = attrs.field(factory=dict)
+    began_ns: Sequence[int] | None = None
 
     @classmethod
     def of_one(cls, attributes: Mapping[str, int | float | None], keys: Columns | None = None) -> Rows:
@@ -104,7 +109,10 @@ class PolledCollector(CollectorBase, ABC, Generic[Content]):
         rows = self.make_rows(content, after)
         if not rows.attributes:
             return Batch.empty()
-        return Batch.of_reading((before, after), self.context.names, rows.keys, rows.attributes)
+        batch = Batch.of_reading((before, after), self.context.names, rows.keys, rows.attributes)
+        if rows.began_ns is None:
+            return batch
+        return attrs.evolve(batch, ts_err=np.maximum(after - np.array(rows.began_ns, np.int64), 1))
 
     def hold(self, held: Held) -> Held:
         """Close something when the collector stops, and return it."""
