@@ -33,6 +33,8 @@ def test_the_family_measures_a_program(omn: Any) -> None:
     ]
     of_programs = [source["id"] for source in listed if "launch" in source["targets"]]
     of_machine = [source["id"] for source in listed if "system" in source["targets"]]
+    if not listed:
+        pytest.skip("this machine serves nothing of the family")
     asked = ("-m", "poll", "-e", "summary", "--interval", "20ms", "--format", "json")
     for source in of_programs or of_machine:
         target = () if of_programs else ("--system",)

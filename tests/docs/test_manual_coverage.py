@@ -298,6 +298,7 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
         "plugins/cpu",
         "plugins/proc",
         "plugins/io",
+        "plugins/gpu",
         "plugins/net",
         "plugins/sched",
         "plugins/power",
