@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omn_core.api import CollectorRow, hookimpl
+from omn_core.api import CollectorRow, RequirementRow, hookimpl
 
 OMN_CONTRACT = "1.0"
 
@@ -26,4 +26,13 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("proc.limits", "fs:proc:limits", "omn_proc.limits:Limits", several_processes=True),
         CollectorRow("proc.cgroup", "fs:proc:cgroup", "omn_proc.cgroup:Cgroups", several_processes=True),
         CollectorRow("proc.fork", "fs:proc:stat", "omn_proc.forks:Forks"),
+        CollectorRow("proc.fork", "netlink:proc", "omn_proc.lives:Forks", several_processes=True),
+        CollectorRow("proc.exec", "netlink:proc", "omn_proc.lives:Execs", several_processes=True),
+        CollectorRow("proc.exit", "netlink:proc", "omn_proc.lives:Exits", several_processes=True),
     ]
+
+
+@hookimpl
+def omn_requirements() -> Sequence[RequirementRow]:
+    """Return the requirement class that this family answers itself."""
+    return [RequirementRow("proc_events", "omn_proc.probes:probe_process_events")]

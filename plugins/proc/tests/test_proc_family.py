@@ -28,11 +28,11 @@ def test_the_family_keeps_the_contracts(registry: Registry, catalog: Catalog, di
 
 @pytest.mark.spec("PRC-1", "CAT-1")
 def test_every_source_is_collected_somewhere(registry: Registry, catalog: Catalog) -> None:
-    """The sources that procfs answers are there, and none whose whole chain nobody collects."""
+    """The sources that files and the connector answer are there; those that take programs alone say so."""
     entries = {name: entry for name, entry in catalog.entries.items() if entry.family == "proc"}
-    assert {f"proc.{name}" for name in ["tasks", "threads", "fd", "limits", "cgroup", "fork"]} <= set(entries)
-    for name, entry in entries.items():
-        assert any((name, backend.id) in registry.collectors for backend in entry.chain), name
+    collected = {"tasks", "threads", "fd", "limits", "cgroup", "fork", "exec", "exit"}
+    assert {name.partition(".")[2] for name in entries} == collected | {"syscall", "calls", "signals"}
+    assert {name.partition(".")[2] for name, _ in registry.collectors if name in entries} == collected
 
 
 @pytest.mark.spec("CAT-8", "EMT-1")
@@ -41,6 +41,8 @@ def test_only_counts_of_one_instant_and_counters_add_up(catalog: Catalog) -> Non
     entries = [entry for entry in catalog.entries.values() if entry.family == "proc"]
     assert {entry.id for entry in entries if entry.adds_up("snapshot")} == {"proc.threads", "proc.fd"}
     assert {entry.id for entry in entries if entry.adds_up("poll")} == {"proc.fork"}
+    counts = {"proc.fork", "proc.exec", "proc.exit", "proc.syscall", "proc.signals"}
+    assert {entry.id for entry in entries if entry.adds_up("count")} == counts
 
 
 @pytest.mark.spec("CAT-11")
@@ -113,9 +115,9 @@ def test_a_kernel_that_counts_no_forks_is_refused(catalog: Catalog, sysroot: Sys
         drive_forks(catalog, str(sysroot)).__enter__()
 
 
-def test_forks_of_a_process_are_the_builds_gap(omn: Command) -> None:
-    """The machine's counter knows nobody: what a program makes is for the programs that are not written."""
-    ran = omn("proc.fork", "-m", "count", "-e", "count", "--", "true")
+def test_forks_of_a_cgroup_are_the_builds_gap(omn: Command) -> None:
+    """No message and no file has a cgroup: what it makes is for the programs that are not written."""
+    ran = omn("proc.fork", "-m", "count", "-e", "count", "--cgroup", "/", "-d", "1s")
     assert ran.code == 3
     assert "task_newtask" in ran.stderr
 
