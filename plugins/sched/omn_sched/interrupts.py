@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 from omn_kernel.counters import Account
+from omn_kernel.cpus import CpuPresence
 from omn_kernel.polling import MachineFileCollector, Rows
 from omn_kernel.procfs.interrupts import WRAP, InterruptTable, parse_counts, parse_description, parse_interrupts
 
@@ -42,7 +43,7 @@ class InterruptCounts(MachineFileCollector, ABC):
     def open_files(self, target: BoundTarget) -> None:
         """Open the file."""
         super().open_files(target)
-        self._target_cpus = target.cpus
+        self._presence = CpuPresence(target.cpus, self.misses)
         self._by_line = self.resolved.is_divided_by(self.key)
         self._by_cpu = bool(target.cpus) or self.resolved.is_divided_by("cpu")
         self._describes = self._by_line and self.resolved.shows("description")
@@ -53,7 +54,9 @@ class InterruptCounts(MachineFileCollector, ABC):
         """Return the rows; the first reading, the baseline, makes none."""
         table = parse_interrupts(content)
         before, self._read_cpus = self._read_cpus, table.cpus
-        self._note_cpus(before, table.cpus)
+        for cpu in self._presence.observe(table.cpus):
+            if self._presence.is_wanted(cpu):
+                self.misses.note(f"cpu {cpu} went offline, and what came to it since its last reading is unknown")
         self._advance(table, before, at_ns)
         if before is None:
             return Rows()
@@ -76,7 +79,7 @@ class InterruptCounts(MachineFileCollector, ABC):
         for label in table.lines:
             line = self._lines[label]
             for cpu in before if line.grown is not None else ():
-                if cpu in line.cpus and (not self._target_cpus or cpu in self._target_cpus):
+                if cpu in line.cpus and self._presence.is_wanted(cpu):
                     yield label, cpu, (line.grown or {}).get(cpu, 0)
 
     def _advance(self, table: InterruptTable, before: tuple[int, ...] | None, at_ns: int) -> None:
@@ -103,12 +106,9 @@ class InterruptCounts(MachineFileCollector, ABC):
         line.cpus = frozenset(cpu for cpu, count in counts.items() if count)
         line.grown = None if growth is None else {int(cpu): count for cpu, count in growth.by.items()}
 
-    def _note_cpus(self, before: tuple[int, ...] | None, now: tuple[int, ...]) -> None:
-        for cpu in sorted(set(before or ()) - set(now)):
-            self.misses.note(f"cpu {cpu} went offline, and what came to it since its last reading is unknown")
-        for cpu in self._target_cpus:
-            if cpu not in now:
-                self.misses.note(f"cpu {cpu} was offline at a reading")
+    def facts(self) -> tuple[str, ...]:
+        """Say which cpus came and went."""
+        return self._presence.facts()
 
 
 class Interrupts(InterruptCounts):

@@ -21,6 +21,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
         _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),
         _collect_threads("sched.runqlat", "fs:proc:schedstat", "Waits"),
+        CollectorRow("sched.runqlat", "fs:proc:cpu_schedstat", "omn_sched.machine:CpuWaits"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
         CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),

@@ -11,7 +11,7 @@ import pytest
 from omn_kernel.procfs.interrupts import parse_counts, parse_interrupts
 from omn_kernel.procfs.machine import find_stat_counter
 from omn_sched.interrupts import InterruptCounts, Interrupts, SoftInterrupts
-from omn_sched.machine import MachineSwitches, RunQueues
+from omn_sched.machine import CpuWaits, MachineSwitches, RunQueues
 
 from omn_core.api import MachineRefused, Target
 from omn_core.model.catalog import Catalog
@@ -130,6 +130,37 @@ def test_spinners_are_on_the_queues_and_the_reader_is_not(catalog: Catalog, work
             assert row["length"] >= 3
             assert by_hand is not None
             assert by_hand >= 4
+
+
+SCHEDSTAT = """version 17
+timestamp 4298877616
+cpu0 1 0 11 12 13 14 {0} {1} {2}
+domain0 SMT 00000000,00000003 0 0 0 0
+cpu1 0 0 1 2 3 4 {3} {4} {5}
+domain0 SMT 00000000,00000003 0 0 0 0
+"""
+
+
+@pytest.mark.spec("SCH-1", "CAT-11")
+def test_waits_of_cpus_are_the_files_own(catalog: Catalog, sysroot: Sysroot) -> None:
+    """Running, waiting and turns, of all cpus together or of each; a cpu that goes is a failed reading."""
+    expected = {
+        (): [(31, 12, 7)],
+        ("cpu",): [(11, 10, 5), (20, 2, 2)],
+    }
+    for keys, rows in expected.items():
+        sysroot.write("/proc/schedstat", SCHEDSTAT.format(100, 10, 1, 200, 20, 2))
+        resolved = resolve_onto(
+            catalog.entries["sched.runqlat"], "fs:proc:cpu_schedstat", Target("system"), mode="poll", keys=keys
+        )
+        with Driver(CpuWaits(), resolved, bind_machine(), sysroot=str(sysroot)) as driver:
+            sysroot.write("/proc/schedstat", SCHEDSTAT.format(111, 20, 6, 220, 22, 4))
+            got = driver.sample()
+            assert [(row["oncpu_ns"], row["wait_ns"], row["slices"]) for row in got] == rows
+            assert [row.get("cpu") for row in got] == ([0, 1] if keys else [None])
+            sysroot.write("/proc/schedstat", SCHEDSTAT.format(111, 20, 6, 220, 22, 4).partition("cpu1")[0])
+            assert [row["wait_ns"] for row in driver.sample()] == [0]
+            assert driver.collector.losses().failed_reads == 1
 
 
 INTERRUPTS = """           CPU0       CPU1

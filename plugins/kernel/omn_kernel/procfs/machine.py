@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from omn_kernel.procfs.task import SchedulerAccount
+
 CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
 """The columns of a cpu line, in ticks. A kernel that writes fewer lacks the last ones."""
 
@@ -20,6 +22,19 @@ def parse_cpu_ticks(content: bytes) -> dict[int | None, tuple[int, ...]]:
         name, *numbers = line.split()
         ticks[int(name[3:]) if len(name) > 3 else None] = tuple(map(int, numbers[: len(CPU_FIELDS)]))
     return ticks
+
+
+def parse_cpu_accounts(content: bytes) -> dict[int, SchedulerAccount]:
+    """Parse the cpu lines of /proc/schedstat (sched-stats.rst): what tasks ran and waited on each cpu that is online.
+
+    The last three of a line's nine fields, in every version of the file since 14 (2.6.20).
+    """
+    accounts: dict[int, SchedulerAccount] = {}
+    for line in content.split(b"\n"):
+        if line.startswith(b"cpu"):
+            name, *numbers = line.split()
+            accounts[int(name[3:])] = SchedulerAccount(*map(int, numbers[6:9]))
+    return accounts
 
 
 def find_stat_counter(content: bytes, name: str) -> int | None:
