@@ -18,7 +18,11 @@ def omn_collectors() -> list[CollectorRow]:
     """Return what this family collects."""
     return [
         CollectorRow("io.bytes", "fs:proc:diskstats", "omn_io.transfers:Bytes"),
+        CollectorRow("io.bytes", "fs:cgroup2:io.stat", "omn_io.cgroup_transfers:UnifiedBytes"),
+        CollectorRow("io.bytes", "fs:cgroup1:blkio", "omn_io.cgroup_transfers:LegacyBytes"),
         CollectorRow("io.iops", "fs:proc:diskstats", "omn_io.transfers:Requests"),
+        CollectorRow("io.iops", "fs:cgroup2:io.stat", "omn_io.cgroup_transfers:UnifiedRequests"),
+        CollectorRow("io.iops", "fs:cgroup1:blkio", "omn_io.cgroup_transfers:LegacyRequests"),
         CollectorRow("io.merges", "fs:proc:diskstats", "omn_io.transfers:Merges"),
         CollectorRow("io.util", "fs:proc:diskstats", "omn_io.busy:Busy"),
         CollectorRow("io.inflight", "fs:proc:diskstats", "omn_io.inflight:InFlight"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from omn_kernel.procfs.disks import parse_diskstats
-from omn_kernel.targets import bind_dev
+from omn_kernel.targets import bind_cgroup, bind_dev
 
 from omn_core.api import BoundTarget, ProbeContext, Target, TargetGone
 from omn_core.model.catalog import Catalog
@@ -169,6 +169,72 @@ def test_the_machine_counts_each_byte_once(loop: Loop, drive: Drive, workload: S
     assert loop.name not in {row["dev"] for row in rows}
     assert by_device[loop.name] == 16 * MIB
     assert {row["dev"] for row in rows} <= by_device.keys()
+
+
+@pytest.fixture
+def accounted(loop: Loop, make_cgroup: Callable[[str], Path]) -> Iterator[Path]:
+    """A cgroup of version 1 that accounts the loop device, with one below it that is called `inner`.
+
+    From Linux 6.10 it accounts a device once a limit was set on it: this one limits nothing.
+    """
+    outer = make_cgroup("blkio")
+    inner = outer / "inner"
+    inner.mkdir()
+    number, limit = os.stat(loop.path).st_rdev, inner / "blkio.throttle.read_bps_device"
+    device = f"{os.major(number)}:{os.minor(number)}"
+    limit.write_text(f"{device} {1 << 40}")
+    yield outer
+    limit.write_text(f"{device} 0")
+    for pid in (inner / "cgroup.procs").read_text().split():
+        (outer / "cgroup.procs").write_text(pid)
+    inner.rmdir()
+
+
+@pytest.mark.spec("IO-1", "REQ-11")
+def test_a_cgroups_transfers_are_exact_and_nobody_elses(
+    loop: Loop, drive: Drive, workload: Start, accounted: Path
+) -> None:
+    """A program below the cgroup that is asked, beside one outside: the bytes and ways of the first, to the byte."""
+    block = 64 << 10
+    inside = workload(transfer_directly(loop.path, block, reads=240, writes=80))
+    outside = workload(transfer_directly(loop.path, block, reads=160, writes=160))
+    for program in (inside, outside):
+        program.wait("ready")
+    (accounted / "inner" / "cgroup.procs").write_text(str(inside.pid))
+    found = bind_cgroup(Target("cgroup", str(accounted)), ProbeContext())
+    with (
+        drive("io.bytes", found, backend="fs:cgroup1:blkio") as whole,
+        drive("io.bytes", found, "dev", "dir", backend="fs:cgroup1:blkio") as divided,
+        drive("io.iops", found, "dev", backend="fs:cgroup1:blkio") as requests,
+        drive("io.bytes", bind(loop)) as device,
+    ):
+        for program in (inside, outside):
+            program.release()
+            program.wait("transferred")
+        whole.sample()
+        ways = {(one["dev"], one["dir"]): one["bytes"] for one in divided.sample()}
+        (given,) = (one for one in requests.sample() if one["dev"] == loop.name)
+        (all_of_it,) = device.sample()
+        # What the file behind the loop device cost its own device would be counted a second time.
+        assert whole.collector.facts() == (f"{loop.name} is left out of the figure: it stands on a file",)
+    mine = {way: ways[loop.name, way] for way in ("read", "write", "discard")}
+    assert mine == {"read": 240 * block, "write": 80 * block, "discard": 0}
+    assert (given["reads"], given["writes"]) == (240, 80)
+    assert all_of_it["bytes"] == 640 * block
+
+
+@pytest.mark.spec("IO-1", "REQ-11")
+def test_a_cgroup_is_measured_from_the_command_line(loop: Loop, omn: Command, accounted: Path) -> None:
+    """The version is found for this cgroup, and the figure is exact; the program entered the cgroup by itself."""
+    copy = f"exec dd if={loop.path} of=/dev/null bs=64k count=160 iflag=direct"
+    asked = ("-m", "count", "-e", "count", "--keys", "dev,dir", "--cgroup", str(accounted), "--format", "json")
+    ran = omn("io.bytes", *asked, "--", "sh", "-c", f"echo $$ > {accounted}/inner/cgroup.procs; {copy}")
+    assert ran.code == 0, ran.stderr
+    assert (ran.result["scope"], ran.result["backend"]) == ("cgroup", "fs:cgroup1:blkio")
+    found = {(one["key"]["dev"], one["key"]["dir"]): one["emits"]["count"]["value"] for one in ran.result["series"]}
+    assert found[loop.name, "read"] == 160 * (64 << 10)
+    assert found[loop.name, "write"] == 0
+    assert any("no limit was ever set on" in sentence for sentence in ran.result["degraded"])
 
 
 @pytest.mark.spec("RUN-7")

@@ -126,19 +126,19 @@ def _get_name_of_node(sysroot: str, path: str) -> str:
         ) from None
     if not stat.S_ISBLK(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-        below = _find_name(sysroot, found.st_dev)
+        below = find_name(sysroot, _spell(found.st_dev))
         remedy = _list_remedy(sysroot) if below is None else f"its file system is on {below}: ask for --dev {below}"
         raise MachineRefused(f"{path!r} is no block device: it is {kind}", remedy)
-    name = _find_name(sysroot, found.st_rdev)
+    name = find_name(sysroot, _spell(found.st_rdev))
     if name is None:
         raise MachineRefused(f"{path!r} is the node of block device {_spell(found.st_rdev)}, which is not there")
     return name
 
 
-def _find_name(sysroot: str, number: int) -> str | None:
-    """Find the name of a device by its number: /sys/dev/block/MAJOR:MINOR is a link to its folder."""
+def find_name(sysroot: str, number: str) -> str | None:
+    """Find the name of a device by its `major:minor`, None where there is none: /sys/dev/block has a link for each."""
     try:
-        link = os.readlink(place(sysroot, f"{_NUMBERS}/{_spell(number)}"))
+        link = os.readlink(place(sysroot, f"{_NUMBERS}/{number}"))
     except OSError:
         return None
     return os.path.basename(link).replace("!", "/")
