@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omn_core.api import CollectorRow, RequirementRow, hookimpl
+from omn_core.api import CollectorRow, hookimpl
 
 OMN_CONTRACT = "1.0"
 
@@ -45,9 +45,3 @@ def omn_collectors() -> list[CollectorRow]:
             needs_process=True,
         ),
     ]
-
-
-@hookimpl
-def omn_requirements() -> list[RequirementRow]:
-    """Return the requirement class that this family answers itself."""
-    return [RequirementRow("cpu_clock", "omn_cpu.probes:probe_cpu_clock")]

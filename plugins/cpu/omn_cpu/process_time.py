@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 
-from omn_kernel.cpu_clock import read_process_clock
+from omn_kernel.cpu_clock import CpuClock
 from omn_kernel.polling import Rows
 from omn_kernel.processes import ParsedFile, ProcessCounterCollector, Round
 from omn_kernel.procfs.process import ProcessFile
@@ -15,22 +15,6 @@ from omn_cpu.shares import compute_shares
 
 Counters = Mapping[str, int]
 """`oncpu_ns`, and what else it is divided into, nanoseconds."""
-
-
-class Clock:
-    """A process's cpu clock, read by the process's number: there is nothing to hold."""
-
-    name = "cpu clock"
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def read(self) -> Counters:
-        """Read the clock. Raises ProcessGone when the process was reaped."""
-        return {"oncpu_ns": read_process_clock(self._pid)}
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class ProcessTime(ProcessCounterCollector, ABC):
@@ -49,9 +33,9 @@ class ProcessTime(ProcessCounterCollector, ABC):
 class ProcessClock(ProcessTime):
     """The scheduler's own nanoseconds: the process's cpu clock, every thread it ever had included."""
 
-    def open_source(self, pid: int, tid: int | None) -> Clock:
+    def open_source(self, pid: int, tid: int | None) -> CpuClock:
         """Take the process's clock; a thread of another process has none that can be read."""
-        return Clock(pid)
+        return CpuClock(pid)
 
 
 class ThreadSchedstat(ProcessTime):

@@ -7,9 +7,8 @@ import sys
 
 import pytest
 from omn_cpu.load import Load
-from omn_cpu.probes import probe_cpu_clock
 
-from omn_core.api import AVAILABLE, Need, ProbeContext, State, Target
+from omn_core.api import Target
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.conformance import check_distribution
@@ -49,20 +48,6 @@ def test_the_load_is_read_as_it_stands(catalog: Catalog, sysroot: Sysroot) -> No
     del row["ts_ns"]
     assert row == {"load1": 0.75, "load5": 0.5, "load15": 12.25, "runnable": 3, "entities": 456}
     assert Load.reads_at_open
-
-
-def test_the_clock_is_probed_by_reading_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The feature is asked, not a version; a call that is kept from us is restricted, and a missing one missing."""
-    need, context = Need("cpu_clock", "cpu_clock"), ProbeContext()
-    assert probe_cpu_clock(need, context) == AVAILABLE
-    monkeypatch.setattr("omn_cpu.probes.has_process_clocks", lambda: False)
-    assert probe_cpu_clock(need, context).state is State.MISSING
-
-    def refuse() -> bool:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("omn_cpu.probes.has_process_clocks", refuse)
-    assert probe_cpu_clock(need, context).state is State.RESTRICTED
 
 
 @pytest.mark.spec("RUN-15", "RUN-10")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Mapping
 
 from omn_kernel.procfs.process import ProcessGone
 
@@ -36,3 +37,19 @@ def has_process_clocks() -> bool:
         return read_process_clock(os.getpid()) > 0
     except ProcessGone:
         return False
+
+
+class CpuClock:
+    """The clock of one process as a source of its reading: it is read by the process's number, so nothing is held."""
+
+    name = "cpu clock"
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def read(self) -> Mapping[str, int]:
+        """Read `oncpu_ns`, the nanoseconds it has run. Raises ProcessGone when the process was reaped."""
+        return {"oncpu_ns": read_process_clock(self._pid)}
+
+    def close(self) -> None:
+        """Do nothing."""

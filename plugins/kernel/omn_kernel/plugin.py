@@ -19,6 +19,7 @@ def omn_requirements() -> Sequence[RequirementRow]:
     return [
         RequirementRow("kernel>=", f"{probes}.basic:probe_kernel", r"\d+\.\d+(\.\d+)?", "kernel>=5.8"),
         RequirementRow("cap", f"{probes}.basic:probe_capability", r"[a-z_]+", "cap:perfmon"),
+        RequirementRow("cpu_clock", f"{probes}.basic:probe_cpu_clock"),
         RequirementRow("path", f"{probes}.files:probe_path", r"/[^\0]*", "path:/proc/vmstat"),
         RequirementRow("line", f"{probes}.files:probe_line", r"/[^\0:]+:\S+", "line:/proc/stat:ctxt"),
         RequirementRow("btf", f"{probes}.prototypes:probe_btf"),
@@ -39,6 +40,7 @@ def omn_requirements() -> Sequence[RequirementRow]:
         RequirementRow("cgroup1", f"{probes}.files:probe_cgroup1", r"[a-z0-9_]+", "cgroup1:memory"),
         RequirementRow("psi", f"{probes}.files:probe_psi"),
         RequirementRow("netlink", f"{probes}.netlink:probe_netlink", r"[A-Za-z0-9_.-]+", "netlink:route"),
+        RequirementRow("hwmon", f"{probes}.sensors:probe_hwmon", r"[A-Za-z0-9_.-]+", "hwmon:coretemp"),
         RequirementRow("preload", f"{probes}.basic:probe_preload"),
         RequirementRow("tool-free", f"{probes}.basic:probe_nothing"),
     ]

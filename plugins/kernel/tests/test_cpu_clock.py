@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import pytest
 from omn_kernel.cpu_clock import has_process_clocks, read_process_clock
+from omn_kernel.probes.basic import probe_cpu_clock
 from omn_kernel.procfs.process import ProcessGone
 
+from omn_core.api import AVAILABLE, Need, ProbeContext, State
 from omn_core.testing.workloads import Running, Workload, spin
 
 
@@ -51,3 +53,17 @@ def test_the_number_of_a_thread_is_no_process() -> None:
     finally:
         gate.set()
         thread.join()
+
+
+def test_the_clock_is_probed_by_reading_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feature is asked, not a version; a call that is kept from us is restricted, and a missing one missing."""
+    need, context = Need("cpu_clock", "cpu_clock"), ProbeContext()
+    assert probe_cpu_clock(need, context) == AVAILABLE
+    monkeypatch.setattr("omn_kernel.probes.basic.has_process_clocks", lambda: False)
+    assert probe_cpu_clock(need, context).state is State.MISSING
+
+    def refuse() -> bool:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("omn_kernel.probes.basic.has_process_clocks", refuse)
+    assert probe_cpu_clock(need, context).state is State.RESTRICTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
+from omn_kernel.cpu_clock import has_process_clocks
 from omn_kernel.polled import read_file
 from omn_kernel.privileges import CAPABILITIES, explain, read_privileges
 from omn_kernel.release import parse_release, read_release
@@ -33,6 +34,19 @@ def probe_capability(need: Need, context: ProbeContext) -> Probe:
         return Probe(State.RESTRICTED, *explain(need.argument, context.sysroot))
     except OSError as error:
         return Probe(State.UNKNOWN, f"this process's capabilities cannot be read: {error.strerror}")
+
+
+def probe_cpu_clock(_need: Need, _context: ProbeContext) -> Probe:
+    """Answer `cpu_clock`: a process's cpu clock can be read by its number.
+
+    It is asked of the running kernel whatever stands for `/`: a clock is a system call and no file.
+    """
+    try:
+        if has_process_clocks():
+            return AVAILABLE
+    except OSError as error:
+        return Probe(State.RESTRICTED, f"clock_gettime refuses a process's clock: {error.strerror}")
+    return Probe(State.MISSING, "this kernel reads no cpu clock of another process (CONFIG_POSIX_TIMERS)")
 
 
 def probe_preload(_need: Need, context: ProbeContext) -> Probe:
