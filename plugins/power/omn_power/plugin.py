@@ -20,6 +20,17 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("power.freq", "fs:sys:cpuinfo_avg_freq", "omn_power.clocks:AverageClocks"),
         CollectorRow("power.freq", "fs:sys:scaling_cur_freq", "omn_power.clocks:ScalingClocks"),
         CollectorRow("power.freq", "fs:proc:cpuinfo", "omn_power.clocks:CpuInfoClocks"),
+        CollectorRow("power.energy", "fs:sys:powercap", "omn_power.energy:PackageEnergy"),
+        CollectorRow(
+            "power.process_energy",
+            "fs:sys:powercap",
+            "omn_power.process_energy:ProcessEnergy",
+            several_processes=True,
+            needs_process=True,
+        ),
+        CollectorRow("power.temp", "fs:sys:sensors", "omn_power.temperatures:Temperatures"),
+        CollectorRow("power.throttle", "fs:sys:thermal_throttle", "omn_power.throttling:Throttling"),
+        CollectorRow("power.battery", "fs:sys:power_supply", "omn_power.batteries:Batteries"),
         CollectorRow("power.cstate", "fs:sys:cpuidle", "omn_power.idle_states:IdleStates"),
     ]
 
@@ -29,5 +40,9 @@ def omn_requirements() -> list[RequirementRow]:
     """Return the requirement classes that this family answers itself."""
     return [
         RequirementRow("cpufreq", "omn_power.probes:probe_cpufreq", r"transitions|\w+_freq", "cpufreq:transitions"),
+        RequirementRow("rapl", "omn_power.probes:probe_rapl"),
+        RequirementRow("temperature", "omn_power.probes:probe_temperature"),
+        RequirementRow("thermal_throttle", "omn_power.probes:probe_thermal_throttle"),
+        RequirementRow("battery", "omn_power.probes:probe_battery"),
         RequirementRow("cpu_mhz", "omn_power.probes:probe_cpu_mhz"),
     ]

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 
+from omn_kernel.hwmon import HWMON, list_numbered
 from omn_kernel.polled import place, read_file
+from omn_kernel.privileges import explain, read_privileges
 from omn_kernel.procfs.cpuinfo import parse_cpu_clocks
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_power.policies import POLICIES, list_policies
+from omn_power.rapl import POWERCAP, list_zones
+from omn_power.sensors import THERMAL, list_sensors
+from omn_power.supplies import SUPPLIES, list_batteries
+
+CPUS = "/sys/devices/system/cpu"
 
 _CHOSEN_BY_HARDWARE = frozenset({"amd-pstate-epp", "intel_pstate"})
 """Drivers that hand the choice of a frequency to the processor, which announces none (intel_pstate where active)."""
@@ -46,3 +53,56 @@ def probe_cpu_mhz(_need: Need, context: ProbeContext) -> Probe:
     if any(clock is not None for clock in clocks.values()):
         return AVAILABLE
     return Probe(State.MISSING, "/proc/cpuinfo states no `cpu MHz` on this machine")
+
+
+def probe_rapl(_need: Need, context: ProbeContext) -> Probe:
+    """Answer `rapl`: the meter of some package is there and this user may read it.
+
+    Since Linux 5.10 energy_uj has mode 0400: its fine readings let one program guess another's secrets.
+    """
+    if not os.path.isdir(place(context.sysroot, POWERCAP)):
+        return Probe(State.MISSING, f"nothing here reports to power capping ({POWERCAP} is not there)")
+    packages = [zone for zone in list_zones(context.sysroot) if zone.is_package]
+    if not packages:
+        return Probe(State.MISSING, f"no package has a RAPL meter here ({POWERCAP}/intel-rapl:0 is not there)")
+    path = f"{packages[0].folder}/energy_uj"
+    try:
+        read_file(context.sysroot, path)
+    except PermissionError:
+        return _restrict_meter(path)
+    except OSError as error:
+        return Probe(State.UNKNOWN, f"{path} answers {error.strerror}")
+    return AVAILABLE
+
+
+def _restrict_meter(path: str) -> Probe:
+    closed = f"{path} is root's alone since Linux 5.10"
+    if read_privileges("/").has("dac_read_search"):
+        return Probe(State.RESTRICTED, f"{closed}, and it is closed although CAP_DAC_READ_SEARCH is in effect")
+    reason, remedy = explain("dac_read_search")
+    return Probe(State.RESTRICTED, f"{closed}: {reason}", remedy)
+
+
+def probe_temperature(_need: Need, context: ProbeContext) -> Probe:
+    """Answer `temperature`: some thermal zone or some chip shows one."""
+    if list_sensors(context.sysroot):
+        return AVAILABLE
+    absent = f"{THERMAL}/thermal_zone0 and {HWMON}/hwmon0/temp1_input are not there"
+    return Probe(State.MISSING, f"no sensor of this machine shows a temperature ({absent})")
+
+
+def probe_thermal_throttle(_need: Need, context: ProbeContext) -> Probe:
+    """Answer `thermal_throttle`: some cpu keeps an account of how often its heat slowed it, as Intel's do."""
+    name = "thermal_throttle/core_throttle_count"
+    if any(
+        os.path.exists(place(context.sysroot, f"{cpu}/{name}")) for cpu in list_numbered(context.sysroot, CPUS, "cpu")
+    ):
+        return AVAILABLE
+    return Probe(State.MISSING, f"no cpu here counts how often its heat slowed it ({CPUS}/cpu0/{name} is not there)")
+
+
+def probe_battery(_need: Need, context: ProbeContext) -> Probe:
+    """Answer `battery`: the machine has one of its own."""
+    if list_batteries(context.sysroot):
+        return AVAILABLE
+    return Probe(State.MISSING, f"this machine has no battery ({SUPPLIES}/BAT0 is not there)")
