@@ -150,6 +150,35 @@ CASES: list[tuple[str, str, dict[str, float]]] = [
         "procps:parse_vmstat_statistics",
         {"total_bytes": 24684084 * 1024, "forks": 857885, "switches": 12306729, "stolen_ns": 1191 * 10**7},
     ),
+    ("debian12/cpuidle-times.txt", "machine_files:parse_idle_times", {"idle_ns": 4396851325000}),
+    (
+        "debian12/ip-link.json",
+        "iproute:parse_link",
+        {"lo.tx_bytes": 629633983, "lo.rx_packets": 2222649, "lo.rx_errors": 0},
+    ),
+    ("debian12/lscpu.txt", "util_linux:parse_lscpu", {"0.freq_hz": 2596134000, "1.freq_hz": 2596134000}),
+    ("debian12/mpstat-softirq.txt", "sysstat:parse_mpstat_softirq", {"TIMER": 92, "RCU": 318, "BLOCK": 83}),
+    (
+        "debian12/net-dev.txt",
+        "machine_files:parse_net_dev",
+        {"lo.rx_bytes": 629633983, "lo.tx_packets": 2222649, "ifb0.tx_bytes": 0},
+    ),
+    (
+        "debian12/sar-interfaces.txt",
+        "sysstat:parse_sar_interfaces",
+        {"lo.tx_packets_per_second": 200.0, "lo.rx_bytes_per_second": 156.64 * 1024},
+    ),
+    (
+        "debian12/schedstat.txt",
+        "machine_files:parse_schedstat",
+        {"oncpu_ns": 177496942, "wait_ns": 443098591, "slices": 544},
+    ),
+    ("debian12/stat-softirq.txt", "machine_files:parse_stat_line", {"total": 9492093}),
+    (
+        "debian12/status.txt",
+        "machine_files:parse_status",
+        {"VmRSS": 1356 * 1024, "Threads": 1, "voluntary_ctxt_switches": 0},
+    ),
 ]
 """A captured output, its parser, and what stands in it, read by eye and converted to omn's units."""
 

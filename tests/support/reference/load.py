@@ -132,7 +132,7 @@ def _iter_problems(pair: Pair, family: str) -> Iterator[tuple[tuple[str, ...], s
                 load_parser(reference)
         except LookupError as error:
             yield (place, "parser"), str(error)
-    if pair.asked.target in ("dev", "cgroup") and pair.stage is None:
+    if pair.asked.target in ("dev", "cgroup", "iface") and pair.stage is None:
         yield ("asked",), f"target {pair.asked.target} is the stage's, and there is no stage"
     yield from _iter_made(pair)
     for need in pair.requires:

@@ -1,4 +1,4 @@
-"""What a workload stands on: a loop device, a control group. Made for one pair and gone after it."""
+"""What a workload stands on: a loop device, a control group, two interfaces. Made for a pair and gone after it."""
 
 from __future__ import annotations
 
@@ -67,5 +67,38 @@ def cgroup(folder: Path, controller: str, files: Mapping[str, str] | None = None
         remove_cgroup(path)
 
 
-STAGES: Mapping[str, Callable[..., AbstractContextManager[Stood]]] = {"loop": loop, "cgroup": cgroup}
+@contextlib.contextmanager
+def veth(folder: Path) -> Iterator[Stood]:
+    """Two network namespaces and a pair of interfaces between them, silent but for what a workload sends.
+
+    Words: `netns` and `name` (a namespace and its interface), `own` (its address), `other` and `peer` (the other side's
+    namespace and address). The target is the first side's interface.
+    """
+    sides = [f"omn-ref-{os.getpid()}-{side}" for side in ("a", "b")]
+    with contextlib.ExitStack() as made:
+        for name in sides:
+            _run_ip("netns", "add", name)
+            made.callback(_run_ip, "netns", "del", name)
+            # IPv6 would announce itself on every interface that comes up.
+            _run_ip("netns", "exec", name, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
+        _run_ip("-n", sides[0], "link", "add", "ref0", "type", "veth", "peer", "name", "ref0", "netns", sides[1])
+        hardware = ["02:00:00:00:00:01", "02:00:00:00:00:02"]
+        for side, name in enumerate(sides):
+            _run_ip("-n", name, "link", "set", "ref0", "address", hardware[side])
+            _run_ip("-n", name, "address", "add", f"10.99.0.{side + 1}/24", "dev", "ref0")
+            _run_ip("-n", name, "link", "set", "ref0", "up")
+        for side, name in enumerate(sides):
+            neighbour = ("10.99.0." + str(2 - side), "lladdr", hardware[1 - side])
+            _run_ip("-n", name, "neighbour", "add", *neighbour, "nud", "permanent", "dev", "ref0")
+        words = {"netns": sides[0], "name": "ref0", "own": "10.99.0.1", "other": sides[1], "peer": "10.99.0.2"}
+        yield Stood(words, {"iface": f"{sides[0]}/ref0"})
+
+
+def _run_ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise CannotRunError(f"no network namespaces can be had here: {done.stderr.strip()}")
+
+
+STAGES: Mapping[str, Callable[..., AbstractContextManager[Stood]]] = {"loop": loop, "cgroup": cgroup, "veth": veth}
 """Every stage by its name in a pair."""

@@ -125,16 +125,19 @@ step("written")
 
 
 def contend(spinners: int, length_ns: int, cpu: int) -> Workload:
-    """Run so many processes on one cpu, each for so much cpu time. Steps: `ready`, and `contended` when all have."""
+    """Run so many processes on one cpu, each so much cpu time, as nice as can be. Steps: `ready`, `contended`."""
     return make_workload(
         f"{spinners} spinners on one cpu",
         f"""
+import ctypes, signal
 step("ready")
 children = []
 for _ in range({spinners}):
     child = os.fork()
     if child == 0:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent, however that one does
         os.sched_setaffinity(0, {{{cpu}}})
+        os.nice(19)
         burn({length_ns})
         os._exit(0)
     children.append(child)
@@ -143,6 +146,84 @@ for child in children:
 step("contended")
 """,
     )
+
+
+def sleep_often(count: int) -> Workload:
+    """Sleep so many times for 50 us, each of which gives the cpu up once. Steps: `ready`, `slept`."""
+    return make_workload(
+        f"sleep {count} times",
+        f"""
+step("ready")
+for _ in range({count}):
+    time.sleep(0.00005)
+step("slept")
+""",
+    )
+
+
+def sleep_steadily(period_ns: int) -> Workload:
+    """Sleep to the end of each period, paced by the clock, until it is ended. Step: `ready`."""
+    return make_workload("sleep once a period", f"\nstep('ready')\n{_pace(period_ns)}    pass\n")
+
+
+def change_cpus(count: int) -> Workload:
+    """Move to another cpu so many times, by asking for it. Steps: `ready`, `moved`."""
+    return make_workload(
+        f"move {count} times",
+        f"""
+cpus = sorted(os.sched_getaffinity(0))
+os.sched_setaffinity(0, cpus[:1])
+step("ready")
+for turn in range(1, {count} + 1):
+    os.sched_setaffinity(0, [cpus[turn % 2]])
+step("moved")
+""",
+    )
+
+
+def share_cpu(length_ns: int, cpu: int) -> Workload:
+    """Run for so much cpu time on a cpu that a child spins on too. Steps: `ready`, `shared`; the child ends between."""
+    return make_workload(
+        "share a cpu",
+        f"""
+import ctypes, signal
+os.sched_setaffinity(0, {{{cpu}}})
+step("ready")
+child = os.fork()
+if child == 0:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    burn(10 * {length_ns})
+    os._exit(0)
+burn({length_ns})
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+step("shared")
+""",
+    )
+
+
+_IN_NAMESPACE = """
+import ctypes, socket
+place = os.open("/run/netns/{netns}", os.O_RDONLY)
+assert ctypes.CDLL(None).setns(place, 0x40000000) == 0, "setns"
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+to = ("{address}", 9)
+step("ready")
+"""
+
+
+def send_datagrams(netns: str, address: str, count: int, size_bytes: int) -> Workload:
+    """Send so many datagrams of so many bytes to a host from a network namespace. Steps: `ready`, `sent`."""
+    head = _IN_NAMESPACE.format(netns=netns, address=address)
+    body = f'for _ in range({count}):\n    out.sendto(bytes({size_bytes}), to)\nstep("sent")\n'
+    return make_workload(f"send {count} datagrams", head + body)
+
+
+def send_steadily(netns: str, address: str, count: int, size_bytes: int, period_ns: int) -> Workload:
+    """Send so many datagrams in each period, paced by the clock, until it is ended. Step: `ready`."""
+    head = _IN_NAMESPACE.format(netns=netns, address=address)
+    body = f"{_pace(period_ns)}    for _ in range({count}):\n        out.sendto(bytes({size_bytes}), to)\n"
+    return make_workload(f"send {count} datagrams a period", head + body)
 
 
 def _pace(period_ns: int) -> str:
@@ -200,6 +281,7 @@ def find_innermost(pid: int) -> int:
 _OWN = frozenset(
     {
         "open_descriptors", "start_threads", "fork_children", "fork_steadily", "fault_steadily", "read_steadily",
-        "write_through", "contend",
+        "write_through", "contend", "sleep_often", "sleep_steadily", "change_cpus", "share_cpu", "send_datagrams",
+        "send_steadily",
     }
 )  # fmt: skip

@@ -11,3 +11,12 @@ from reference.parsing import Figures
 def parse_rows(result: Mapping[str, Any]) -> Figures:
     """Count what was read in the window: `rows`, before any filter."""
     return {"rows": result["events_seen"]}
+
+
+def parse_idle(result: Mapping[str, Any]) -> Figures:
+    """Add up what each cpu idled in every state, in nanoseconds, by the cpu's number."""
+    found: dict[str, float] = {}
+    for series in result["series"]:
+        cpu = str(series["key"]["cpu"])
+        found[cpu] = found.get(cpu, 0) + series["emits"]["summary"]["last"]
+    return found

@@ -17,6 +17,7 @@ _TRANSFERS = {
     "aqu-sz": ("queue", 1),
     "%util": ("util", 0.01),
 }
+_LOAD = {"ldavg-1": "load1", "ldavg-5": "load5", "ldavg-15": "load15", "plist-sz": "tasks", "runq-sz": "runnable"}
 _TOTALS = {"kB_read": "read_bytes", "kB_wrtn": "written_bytes", "kB_dscd": "discarded_bytes"}
 _MEMORY = {
     "kbmemfree": "free_bytes",
@@ -98,11 +99,7 @@ def parse_sar_cpu(text: str) -> Figures:
 def parse_sar_load(text: str) -> Figures:
     """Read `sar -q`: the averages of the load, and all tasks."""
     row = _average(text, "runq-sz", "ldavg-1")
-    return dict(
-        zip(
-            ("load1", "load5", "load15", "tasks"), _take(row, "ldavg-1", "ldavg-5", "ldavg-15", "plist-sz"), strict=True
-        )
-    )
+    return dict(zip(_LOAD.values(), _take(row, *_LOAD), strict=True))
 
 
 def parse_sar_memory(text: str) -> Figures:
@@ -145,3 +142,24 @@ def parse_iostat_extended(text: str) -> Figures:
         for row in rows
         for (name, factor), value in zip(_TRANSFERS.values(), _take(row, *_TRANSFERS), strict=True)
     }
+
+
+def parse_sar_interfaces(text: str) -> Figures:
+    """Read `sar -n DEV`: packets and bytes a second of each interface, `eth0.tx_bytes_per_second`."""
+    names = {"rxpck/s": "rx_packets", "txpck/s": "tx_packets", "rxkB/s": "rx_bytes", "txkB/s": "tx_bytes"}
+    return {
+        f"{row['IFACE']}.{name}_per_second": value * (1024 if name.endswith("bytes") else 1)
+        for row in _averages(text, "IFACE", "rxpck/s")
+        for name, value in zip(names.values(), _take(row, *names), strict=True)
+    }
+
+
+def parse_mpstat_softirq(text: str) -> Figures:
+    """Read `mpstat -I SCPU`: how often a second each kind was served, by its name, all cpus together."""
+    found: dict[str, float] = {}
+    for row in _averages(text, "CPU", "TIMER/s"):
+        for heading in row:
+            if heading.endswith("/s"):
+                kind = heading.removesuffix("/s")
+                found[kind] = found.get(kind, 0) + parse_number(row[heading])
+    return found
