@@ -1,4 +1,4 @@
-"""Collectors that ask each of NVIDIA's devices in turn: those that refuse, that are lost, that repeat themselves."""
+"""Collectors that ask each of some devices in turn: those that refuse, that are lost, that repeat themselves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from omn_kernel.polling import PolledCollector, Rows
 from omn_core.api import BoundTarget, MachineRefused, TargetGone
 from omn_gpu.devices import NVIDIA, Device, list_drm_devices, list_nvml_devices
 from omn_gpu.nvml import NvmlError, get_library
+from omn_gpu.refusal import DeviceRefusal
 
 Told = TypeVar("Told")
 
@@ -42,8 +43,8 @@ class Held:
         self.longest_ns = max(self.longest_ns, length_ns)
 
 
-class DeviceCollector(PolledCollector[list[Answer[Told]]], ABC):
-    """A collector that asks NVIDIA's devices through NVML: the one that its target names, or all of them.
+class EachDevice(PolledCollector[list[Answer[Told]]], ABC):
+    """A collector that asks devices one by one: the one that its target names, or all that its mechanism knows.
 
     A value is uncertain from the moment of its call to the end of the reading. A device that does not report what is
     asked is refused where it is named, and left out and said of the machine; one that is lost ends the request when
@@ -55,63 +56,67 @@ class DeviceCollector(PolledCollector[list[Answer[Told]]], ABC):
 
     def open_files(self, target: BoundTarget) -> None:
         """Find the devices and ask each once. Raises MachineRefused where none of them reports it."""
-        self.library = get_library()
         self.repeats: Counter[Device] = Counter()
         self._slow: dict[Device, Held] = {}
         self._facts: dict[str, None] = {}
-        self.devices = self._begin_all(self._choose(target))
-        if target.target.kind == "system":
-            for other in list_drm_devices(self.context.sysroot, 0):
-                self._facts[f"{other.name} ({other.pci}) is in no figure: NVML knows NVIDIA's devices alone"] = None
+        if isinstance(target.place, Device):
+            self._refuse_stranger(target.place)
+            chosen = [target.place]
+        else:
+            chosen = self.list_devices()
+        self.devices = self._begin_all(chosen)
 
-    def _choose(self, target: BoundTarget) -> list[Device]:
-        if not isinstance(target.place, Device):
-            try:
-                return list_nvml_devices(self.library)
-            except NvmlError as error:
-                raise MachineRefused(f"NVIDIA's devices cannot be listed ({error})") from None
-        if target.place.driver != NVIDIA:
+    @abstractmethod
+    def list_devices(self) -> list[Device]:
+        """List the devices of the machine that the mechanism knows. Raises MachineRefused where it cannot."""
+
+    @abstractmethod
+    def knows(self, driver: str) -> bool:
+        """Tell whether the mechanism knows devices of a driver."""
+
+    def _refuse_stranger(self, device: Device) -> None:
+        if not self.knows(device.driver):
             raise MachineRefused(
-                f"{target.place} is of the driver {target.place.driver}, which NVML does not know",
+                f"{device} is of the driver {device.driver}, which {self.resolved.backend.id} does not read",
                 "pin the backend of that driver with --backend force:ID",
             )
-        return [target.place]
+
+    def note_fact(self, sentence: str) -> None:
+        """Have the answer say something, once."""
+        self._facts[sentence] = None
 
     def _begin_all(self, devices: list[Device]) -> list[Device]:
         refused: dict[Device, MachineRefused] = {}
         for device in devices:
             try:
                 self.begin(device)
-            except NvmlError as error:
+            except DeviceRefusal as error:
                 refused[device] = self._refuse(device, error)
         if refused and len(refused) == len(devices):
             raise next(iter(refused.values()))
         for device, refusal in refused.items():
-            self._facts[f"{refusal.reason}: {device} is in no figure"] = None
+            self.note_fact(f"{refusal.reason}: {device} is in no figure")
         return [device for device in devices if device not in refused]
 
-    def _refuse(self, device: Device, error: NvmlError) -> MachineRefused:
+    def _refuse(self, device: Device, error: DeviceRefusal) -> MachineRefused:
         if error.is_forbidden:
             return MachineRefused(f"{device} does not tell this user its {self.topic} ({error})", "run omn as root")
         if error.is_unsupported:
-            divided = " while it is divided (MIG)" if self._is_divided(device) else ""
-            return MachineRefused(f"{device} does not report its {self.topic}{divided} ({error})")
+            condition = self.explain_absence(device)
+            return MachineRefused(f"{device} does not report its {self.topic}{condition} ({error})")
         return MachineRefused(f"{device} does not answer for its {self.topic} ({error})")
 
-    def _is_divided(self, device: Device) -> bool:
-        try:
-            mode, _ = self.library.call("nvmlDeviceGetMigMode", device.handle)
-        except NvmlError:
-            return False
-        return bool(mode)
+    def explain_absence(self, _device: Device) -> str:
+        """Return what in a device's state may be why it reports nothing, to follow `does not report its ...`."""
+        return ""
 
     def begin(self, device: Device) -> None:
-        """Ask a device for the first time. Raises NvmlError where it cannot be asked."""
+        """Ask a device for the first time. Raises DeviceRefusal where it cannot be asked."""
         self.ask(device)
 
     @abstractmethod
     def ask(self, device: Device) -> Told | None:
-        """Ask a device; None where the driver has told nothing new. Raises NvmlError."""
+        """Ask a device; None where the driver has told nothing new. Raises DeviceRefusal."""
 
     def read(self) -> list[Answer[Told]]:
         """Ask every device. Raises TargetGone when the last one is lost."""
@@ -120,7 +125,7 @@ class DeviceCollector(PolledCollector[list[Answer[Told]]], ABC):
             began_ns = self.context.clock()
             try:
                 told = self.ask(device)
-            except NvmlError as error:
+            except DeviceRefusal as error:
                 self._note_failure(device, error)
             else:
                 if told is None:
@@ -134,7 +139,7 @@ class DeviceCollector(PolledCollector[list[Answer[Told]]], ABC):
             raise TargetGone
         return answers
 
-    def _note_failure(self, device: Device, error: NvmlError) -> None:
+    def _note_failure(self, device: Device, error: DeviceRefusal) -> None:
         if not error.is_loss_of_device:
             self.misses.note(f"{device}: {error}")
             return
@@ -173,6 +178,37 @@ class DeviceCollector(PolledCollector[list[Answer[Told]]], ABC):
             for device, held in self._slow.items()
         ]
         return (*self._facts, *repeated, *held)
+
+
+class DeviceCollector(EachDevice[Told], ABC):
+    """A collector that asks NVIDIA's devices, through NVML."""
+
+    def open_files(self, target: BoundTarget) -> None:
+        """Start the library, and find the devices."""
+        self.library = get_library()
+        super().open_files(target)
+        if target.target.kind == "system":
+            for other in list_drm_devices(self.context.sysroot, 0):
+                self.note_fact(f"{other.name} ({other.pci}) is in no figure: NVML knows NVIDIA's devices alone")
+
+    def list_devices(self) -> list[Device]:
+        """List NVIDIA's devices."""
+        try:
+            return list_nvml_devices(self.library)
+        except NvmlError as error:
+            raise MachineRefused(f"NVIDIA's devices cannot be listed ({error})") from None
+
+    def knows(self, driver: str) -> bool:
+        """Tell whether it is NVIDIA's."""
+        return driver == NVIDIA
+
+    def explain_absence(self, device: Device) -> str:
+        """Name the division of a device, which keeps it from reporting some figures."""
+        try:
+            mode, _ = self.library.call("nvmlDeviceGetMigMode", device.handle)
+        except NvmlError:
+            return ""
+        return " while it is divided (MIG)" if mode else ""
 
 
 def key_by_device(answers: list[Answer[Told]]) -> dict[str, list[int]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import attrs
-from omn_kernel.counters import Accounts
+from omn_kernel.counters import Accounts, Misses
 from omn_kernel.polling import Rows
 
 from omn_core.api import BoundTarget
-from omn_gpu.asking import Answer, DeviceCollector
+from omn_gpu.asking import Answer, DeviceCollector, key_by_device
 from omn_gpu.devices import Device
 from omn_gpu.nvml import NvmlError
 
 _COUNTER = "energy counter"
+_PER_JOULE = 1_000_000
 
 
 @attrs.frozen
@@ -48,6 +52,53 @@ class Draw:
         )
 
 
+class EnergyAccount:
+    """The counters of some devices, microjoules, and what they grew by; one that did not move says nothing yet."""
+
+    def __init__(self, misses: Misses) -> None:
+        self._accounts: Accounts[Device] = Accounts(misses, str)
+        self._last: dict[Device, int] = {}
+        self.draws: dict[Device, Draw] = {}
+
+    def has_moved(self, device: Device, microjoules: int) -> bool:
+        """Tell whether a counter moved since it was last asked, or is read for the first time."""
+        moved = self._last.get(device) != microjoules
+        self._last[device] = microjoules
+        return moved
+
+    def forget(self) -> None:
+        """Take the next reading for a first one."""
+        self._last.clear()
+
+    def make_rows(
+        self, readings: Sequence[tuple[Answer[Any], int]], at_ns: int, drawn: Sequence[float | None] = ()
+    ) -> Rows:
+        """Make the rows of counters that moved, beside the draws in watts where the driver told them."""
+        grown = [
+            (answer, self._accounts.advance_one(answer.device, {_COUNTER: microjoules}, at_ns), draw)
+            for (answer, microjoules), draw in zip(readings, drawn or [None] * len(readings), strict=True)
+        ]
+        rows = [
+            (answer, growth.by[_COUNTER] / _PER_JOULE, growth.length_ns, draw)
+            for answer, growth, draw in grown
+            if growth is not None
+        ]
+        if not rows:
+            return Rows()
+        for answer, joules, length_ns, draw in rows:
+            if draw is not None:
+                self.draws.setdefault(answer.device, Draw()).note(joules, draw, length_ns)
+        columns: dict[str, list[float | None]] = {
+            "joules": [joules for _, joules, _, _ in rows],
+            "watts": [joules * 1e9 / length_ns for _, joules, length_ns, _ in rows],
+            "interval_ns": [length_ns for _, _, length_ns, _ in rows],
+        }
+        if any(draw is not None for _, _, _, draw in rows):
+            columns["drawn_watts"] = [draw for _, _, _, draw in rows]
+        answers = [answer for answer, _, _, _ in rows]
+        return Rows(key_by_device(answers), columns, [answer.began_ns for answer in answers])
+
+
 class DeviceEnergy(DeviceCollector[Energy]):
     """A row for each device in each interval in which its counter moved; one that did not joins the next."""
 
@@ -55,18 +106,15 @@ class DeviceEnergy(DeviceCollector[Energy]):
 
     def open_files(self, target: BoundTarget) -> None:
         """Find the devices. Raises MachineRefused where none keeps a counter."""
-        self._accounts: Accounts[Device] = Accounts(self.misses, str)
-        self._last: dict[Device, int] = {}
-        self._draws: dict[Device, Draw] = {}
+        self._account = EnergyAccount(self.misses)
         super().open_files(target)
-        self._last.clear()
+        self._account.forget()
 
     def ask(self, device: Device) -> Energy | None:
         """Ask for the counter, and in a poll for the draw; None where the counter did not move."""
         millijoules = self.library.call("nvmlDeviceGetTotalEnergyConsumption", device.handle)
-        if self._last.get(device) == millijoules:
+        if not self._account.has_moved(device, millijoules * 1000):
             return None
-        self._last[device] = millijoules
         return Energy(millijoules, self._ask_draw(device) if self.resolved.mode == "poll" else None)
 
     def _ask_draw(self, device: Device) -> float | None:
@@ -77,31 +125,10 @@ class DeviceEnergy(DeviceCollector[Energy]):
 
     def make_device_rows(self, answers: list[Answer[Energy]], at_ns: int) -> Rows:
         """Return what each device's counter grew by."""
-        grown = [
-            (answer, self._accounts.advance_one(answer.device, {_COUNTER: answer.told.millijoules}, at_ns))
-            for answer in answers
-        ]
-        rows = [
-            (answer, growth.by[_COUNTER] / 1000, growth.length_ns) for answer, growth in grown if growth is not None
-        ]
-        if not rows:
-            return Rows()
-        draws = [answer.told.drawn_watts for answer, _, _ in rows]
-        for (answer, joules, length_ns), drawn in zip(rows, draws, strict=True):
-            if drawn is not None:
-                self._draws.setdefault(answer.device, Draw()).note(joules, drawn, length_ns)
-        columns: dict[str, list[float | None]] = {
-            "joules": [joules for _, joules, _ in rows],
-            "watts": [joules * 1e9 / length_ns for _, joules, length_ns in rows],
-            "interval_ns": [length_ns for _, _, length_ns in rows],
-        }
-        if any(drawn is not None for drawn in draws):
-            columns["drawn_watts"] = draws
-        return Rows(
-            {"gpu": [answer.device.index for answer, _, _ in rows]}, columns, [answer.began_ns for answer, _, _ in rows]
-        )
+        readings = [(answer, answer.told.millijoules * 1000) for answer in answers]
+        return self._account.make_rows(readings, at_ns, [answer.told.drawn_watts for answer in answers])
 
     def facts(self) -> tuple[str, ...]:
         """Say where polling made a counter fall short."""
-        short = [draw.explain(device) for device, draw in self._draws.items()]
+        short = [draw.explain(device) for device, draw in self._account.draws.items()]
         return (*super().facts(), *(sentence for sentence in short if sentence is not None))

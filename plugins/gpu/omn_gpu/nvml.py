@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from omn_core.api import MachineRefused, Probe, State
+from omn_gpu.refusal import DeviceRefusal
 
 LIBRARY = "libnvidia-ml.so.1"
 
@@ -27,7 +28,7 @@ _GPU_NOT_FOUND = 28
 
 
 @attrs.define(eq=False)
-class NvmlError(Exception):
+class NvmlError(DeviceRefusal):
     """A call that the library refused: its code (nvmlReturn_t), and the library's words for it."""
 
     code: int
@@ -47,14 +48,14 @@ class NvmlError(Exception):
         return self.code == _NO_PERMISSION
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to be told at this moment."""
-        return self.code in (_SUCCESS, _NOT_FOUND, _NO_DATA)
-
-    @property
     def is_loss_of_device(self) -> bool:
         """Whether the device fell off its bus or was taken away."""
         return self.code in (_GPU_IS_LOST, _GPU_NOT_FOUND)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be told at this moment."""
+        return self.code in (_SUCCESS, _NOT_FOUND, _NO_DATA)
 
 
 class Library:

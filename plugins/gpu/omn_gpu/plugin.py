@@ -26,6 +26,14 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("gpu.clocks", "vendor:nvml", "omn_gpu.clocks:DeviceClocks"),
         CollectorRow("gpu.pcie", "vendor:nvml", "omn_gpu.pcie:DeviceThroughput"),
         CollectorRow("gpu.processes", "vendor:nvml", "omn_gpu.processes:DeviceProcesses"),
+        CollectorRow("gpu.util", "fs:sys:amdgpu", "omn_gpu.cards:CardUse"),
+        CollectorRow("gpu.mem", "fs:sys:amdgpu", "omn_gpu.cards:CardMemory"),
+        CollectorRow("gpu.power", "fs:hwmon", "omn_gpu.cards:CardEnergy"),
+        CollectorRow("gpu.temp", "fs:hwmon", "omn_gpu.cards:CardTemperature"),
+        CollectorRow("gpu.clocks", "fs:sys:drm", "omn_gpu.cards:CardClocks"),
+        CollectorRow("gpu.util", "fs:proc:fdinfo", "omn_gpu.clients:TreeUse", several_processes=True),
+        CollectorRow("gpu.mem", "fs:proc:fdinfo", "omn_gpu.clients:TreeMemory", several_processes=True),
+        CollectorRow("gpu.processes", "fs:proc:fdinfo", "omn_gpu.clients:CardProcesses"),
     ]
 
 

@@ -77,7 +77,7 @@ class DeviceUse(DeviceCollector[Use]):
             if not error.is_unsupported:
                 raise
             self.ask_latest(device)
-            self._facts[f"the driver does not date its samples of {device}: one that it repeats cannot be told"] = None
+            self.note_fact(f"the driver does not date its samples of {device}: one that it repeats cannot be told")
             return
         self._seen_us[device] = samples[-1].at_us if samples else 0
 
