@@ -23,10 +23,17 @@ _LEAST_LINES = 3
 """What a drawing takes at the least: on a terminal as many fewer are shown than rows of a table."""
 
 
+def _explain_nothing(result: Result) -> str:
+    """Say why there is no series at all."""
+    if result.failure is not None:
+        return "no answer"
+    return "no series: no event carried a key" if result.window.length_ns else "no series: nothing was watched"
+
+
 def add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> None:
     """Add what every emit that was asked for answers, its series the greatest first."""
     if not result.series:
-        page.add_block(["no series: no event carried a key" if result.failure is None else "no answer"])
+        page.add_block([_explain_nothing(result)])
     for spec in result.resolved.emits:
         asked = str(spec)
         answers = [(series.key, series.emits[asked]) for series in result.series if asked in series.emits]

@@ -35,22 +35,33 @@ def _check_processes(request: ResolvedRequest) -> None:
 
 
 def _check_launch(request: ResolvedRequest, resolved: ResolvedSession) -> None:
-    """One reading of a launched program needs an instant to be taken at: the end of a duration."""
-    if request.mode == "snapshot" and request.target.kind == "launch" and resolved.session.duration_ns is None:
+    """One reading of a launched program needs an instant to be taken at: the end of a duration, or a window's own."""
+    if request.mode != "snapshot" or request.target.kind != "launch":
+        return
+    if resolved.session.duration_ns is None and request.request.window is None:
         raise RequestError(
             f"{request.entry.id} in mode snapshot reads a launched program once, and nothing says when",
-            "say when with --duration",
+            "say when with --duration, or in a session with a window of its own",
         )
 
 
 def _check_end(resolved: ResolvedSession) -> None:
-    """A run needs something that ends it: a program, a process, a duration, or nothing to wait for."""
+    """A run needs something that ends it: a program, a process, a duration, or nothing to wait for.
+
+    A request whose own window stops is waited for until then.
+    """
     session = resolved.session
     if session.duration_ns is not None or session.program is not None:
         return
-    waiting = [request for request in resolved.requests if request.mode != "snapshot"]
-    if waiting and not any(request.target.kind in ("pid", "tid") for request in waiting):
+    lasting = [request for request in resolved.requests if request.mode != "snapshot"]
+    waiting = [request for request in lasting if not _stops(request)]
+    if waiting and not any(request.target.kind in ("pid", "tid") for request in lasting):
         raise RequestError(
             f"nothing ends this run: {waiting[0].target} does not end by itself",
             "say how long with --duration, or launch a program beside it with '-- PROGRAM'",
         )
+
+
+def _stops(request: ResolvedRequest) -> bool:
+    window = request.request.window
+    return window is not None and window.stop_ns is not None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from omn_core.errors import NotCollected, Refused, RequestError, Whose
 from omn_core.model.catalog import Catalog
-from omn_core.model.request import Request, Session
+from omn_core.model.request import Request, RequestWindow, Session
 from omn_core.model.resolved import ResolvedSession
 from omn_core.plugins import Registry
 from omn_core.resolve.chain import resolve
@@ -16,6 +16,7 @@ from omn_core.resolve.complete import Completed, complete
 from omn_core.resolve.probes import ProbeTable
 from omn_core.resolve.repeat import iter_repeat_faults
 from omn_core.resolve.rules import check_resolved_session
+from omn_core.session.duration import render_duration
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -87,6 +88,21 @@ def _iter_window_faults(session: Session) -> Iterator[Refused]:
             yield NotCollected(f"{request.source}: a window 'on {window.on}' needs an escalation, which nothing serves")
         if window.stop_ns is not None and window.stop_ns <= (window.start_ns or 0):
             yield RequestError(f"{request.source}: its window stops before it starts")
+        elif session.duration_ns is not None:
+            yield from _iter_late_faults(request.source, window, session.duration_ns)
+
+
+def _iter_late_faults(source: str, window: RequestWindow, duration_ns: int) -> Iterator[Refused]:
+    """Yield what of a window lies past the end of the run, where no part of it could be what was asked."""
+    for what, offset_ns, is_late in (
+        ("starts", window.start_ns, (window.start_ns or 0) >= duration_ns),
+        ("stops", window.stop_ns, (window.stop_ns or 0) > duration_ns),
+    ):
+        if offset_ns is not None and is_late:
+            yield RequestError(
+                f"{source}: its window {what} {render_duration(offset_ns)} into a run of {render_duration(duration_ns)}"
+            )
+            return
 
 
 def _raise_all(faults: Iterable[Refused]) -> None:

@@ -31,16 +31,18 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     losses = compute_total_losses([measurement.ask("losses", Losses()), measurement.own_losses()])
     batch = gather(measurement, window, is_stamped_apart=row_stamp is not None)
     kept, account = _apply_filter(measurement, batch)
+    never_opened = measurement.opened_ns is None
+    series: Any = ()
+    raw: Any = None
     try:
-        series, raw = _answer(measurement, registry, kept, window, losses)
+        if not never_opened:  # of a window that was none there is no figure, a zero least of all
+            series, raw = _answer(measurement, registry, kept, window, losses)
     except PluginError as error:  # an emit's: its request fails, and the others' results stand
         measurement.fail(str(error))
-        series, raw = (), None
     scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
     caveats = list(resolved.entry.caveats_of(resolved.target.kind))
     if has_program and scope not in _OF_PROCESSES:
         caveats.append(_PROGRAM_IS_WINDOW.format(scope=scope))
-    never_opened = measurement.opened_ns is None
     return Result(
         resolved=resolved,
         scope=scope,
@@ -60,7 +62,7 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         ),
         caveats=tuple(caveats),
         fields=measurement.ask("fields", {}),
-        stopped_because=_NEVER_OPENED if never_opened else measurement.stopped_because,
+        stopped_because=measurement.stopped_because or (_NEVER_OPENED if never_opened else None),
         row_stamp=row_stamp,
         attached_ns=measurement.attached_ns,
         detached_ns=measurement.detached_ns,

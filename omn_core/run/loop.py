@@ -17,6 +17,7 @@ from omn_core.run.measurement import Measurement
 from omn_core.run.tree import Tree
 from omn_core.run.watch import Watch
 
+TARGET_ENDED_BEFORE = "its target ended before its window opened"
 _AT_ONCE = 0
 _REAP_INTERVAL_NS = 1_000_000_000
 
@@ -118,7 +119,11 @@ class Loop:
         for measurement in self.measurements:
             start_ns = measurement.asked_window.start_ns
             if measurement.is_waiting and start_ns and self.opened_ns + start_ns <= now_ns:
-                measurement.attach_late(self.bound[measurement.resolved.asked_target])
+                bound = self.bound[measurement.resolved.asked_target]
+                if self.watch.has_ended(bound):
+                    measurement.give_up(TARGET_ENDED_BEFORE, time.monotonic_ns())
+                    continue
+                measurement.attach_late(bound)
                 if measurement.failure is None:
                     measurement.open(time.monotonic_ns())
                     self._read_at_open([measurement])
@@ -145,8 +150,15 @@ class Loop:
             self._reaped_ns = now_ns
 
     def _read_at_open(self, measurements: list[Measurement]) -> None:
-        is_snapshot_due = self.duration_ns is None
-        self._tell([(each.index, each.read_at_open(is_snapshot_due=is_snapshot_due)) for each in measurements])
+        """Read what is read there: a snapshot, where no end is set at which it would be taken."""
+        read = [
+            (
+                each.index,
+                each.read_at_open(is_snapshot_due=self.duration_ns is None and each.asked_window.stop_ns is None),
+            )
+            for each in measurements
+        ]
+        self._tell(read)
 
     def _read_due(self) -> None:
         now_ns = time.monotonic_ns()

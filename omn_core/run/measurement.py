@@ -104,6 +104,10 @@ class Measurement:
             self.fail(f"{self.name} could not attach inside the run: {error}")
             self.opened_ns = self.gone_ns
 
+    def give_up(self, why: str, now_ns: int) -> None:
+        """End a request whose window never opened, for a reason that is no failure."""
+        self.closed_ns, self.stopped_because = now_ns, why
+
     def open(self, now_ns: int) -> None:
         """Open its window."""
         self.opened_ns = now_ns
@@ -157,9 +161,9 @@ class Measurement:
             self.detached_ns = self.context.clock()
 
     def window(self, run: Window) -> Window:
-        """Return when it watched; nothing at the run's end where it never did."""
-        opened_ns = run.closed_ns if self.opened_ns is None else self.opened_ns
-        return Window(opened_ns, run.closed_ns if self.closed_ns is None else self.closed_ns)
+        """Return when it watched; no time at all, where it never did, at the instant from which it could not."""
+        closed_ns = run.closed_ns if self.closed_ns is None else self.closed_ns
+        return Window(closed_ns if self.opened_ns is None else self.opened_ns, closed_ns)
 
     def ask(self, name: str, default: Told) -> Told:
         """Call one of the collector's accounts; one that raises fails the run and answers the default.

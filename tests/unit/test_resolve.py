@@ -353,6 +353,26 @@ def test_a_window_that_no_run_can_open_is_refused(
         validate_session(session, ground.catalog, ground.registry)
 
 
+@pytest.mark.spec("REQ-6")
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        (RequestWindow(start_ns=2_000), "its window starts 2us into a run of 2us"),
+        (RequestWindow(start_ns=1_000, stop_ns=3_000), "its window stops 3us into a run of 2us"),
+        (RequestWindow(stop_ns=2_000), None),
+    ],
+)
+def test_a_window_past_the_end_of_the_run_is_refused(ground: Ground, window: RequestWindow, said: str | None) -> None:
+    """A window that the duration cuts short, or that never opens in it, is not what was asked."""
+    ground.build("a available")
+    session = Session((make_request(window=window),), duration_ns=2_000)
+    if said is None:
+        validate_session(session, ground.catalog, ground.registry)
+        return
+    with pytest.raises(RequestError, match=said):
+        validate_session(session, ground.catalog, ground.registry)
+
+
 @pytest.mark.spec("REQ-5", "REQ-9")
 def test_a_session_names_every_gap_and_ends_with_the_first_to_fix(ground: Ground) -> None:
     """Every request that cannot be served is named at once; the code is the request's before the build's."""

@@ -12,7 +12,9 @@ from run_diary import MS, SYSTEM, Diary, calls, launch, mine, observed, run_all
 from run_subjects import events, make_registry, make_session, resolve
 
 from omn_core.api import (
+    BoundTarget,
     Moment,
+    ProcessHandle,
     RunEvent,
     Target,
 )
@@ -161,7 +163,40 @@ def test_a_window_that_never_opened_says_so() -> None:
     result = document.results[0]
     assert result.stopped_because == "the run ended before its window opened"
     assert (result.window.length_ns, result.events_seen, result.failure) == (0, 0, None)
+    assert (result.series, result.raw) == ((), None)
     assert calls("test.diary") == ["prepare", "stop"]
+
+
+@pytest.mark.spec("REQ-6")
+def test_a_target_that_ended_before_its_window_opened_is_no_failure() -> None:
+    """Nothing is attached to it; the request's result says so and is empty, and the others are served."""
+    with subprocess.Popen(["true"]) as child:
+        window = RequestWindow(start_ns=60 * MS)
+        target = Target("pid", (child.pid,))
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        bound = BoundTarget(target, "process", (ProcessHandle(child.pid, os.pidfd_open(child.pid), 0),))
+        early = attrs.evolve(mine("Diary", target, window=window), bound=bound)
+        document = run_all(early, mine("Interval", Target("pid", (os.getpid(),))), duration_ns=120 * MS)
+    ended, served = document.results
+    assert ended.stopped_because == "its target ended before its window opened"
+    assert (ended.window.length_ns, ended.series, ended.failure, ended.attached_ns) == (0, (), None, None)
+    assert calls("test.diary") == ["prepare", "stop"]
+    assert served.events_seen >= 1
+
+
+@pytest.mark.spec("REQ-6")
+def test_a_run_whose_every_window_stops_ends_by_itself() -> None:
+    """With the last of them, whatever the machine goes on doing; a snapshot is taken as its window stops."""
+    windows = [RequestWindow(stop_ns=60 * MS), RequestWindow(start_ns=40 * MS, stop_ns=120 * MS)]
+    first, second = (mine("Diary", SYSTEM, window=window) for window in windows)
+    snapshot = attrs.evolve(mine("Interval", SYSTEM, window=windows[0]), mode="snapshot", interval_ns=None)
+    document = run_all(first, second, snapshot)
+    opened_ns = document.window.opened_ns
+    assert [result.stopped_because for result in document.results] == ["its window ended"] * 3
+    assert document.window.closed_ns - opened_ns >= 120 * MS
+    taken = document.results[2]
+    assert taken.events_seen == 1
+    assert [one["ts"] >= opened_ns + 60 * MS for one in events(document, 2)] == [True]
 
 
 @pytest.mark.spec("REQ-6", "RUN-9")
