@@ -89,6 +89,9 @@ class Collector(Protocol):
     a reading describes the interval before it: `attach` reads the baseline, and the first `sample` comes one interval
     after the opening.
 
+    `reads_between`, where it is there and true, says that some of what is counted is gone at the close (the account of
+    a thread that ended): a count is then read once a second too, and its readings add up.
+
     `stop` also comes, alone, to a collector that was prepared and never attached because the run was given up or ended
     before: it lets go, and what it raises then is passed over. A process that `prepare` or `attach` starts must be
     waited for by the end of `stop`: the run ends what is left as the program's.
@@ -134,6 +137,7 @@ class CollectorBase:
     """The answers of a collector that has nothing special to say. A subclass defines attach and sample at least."""
 
     reads_at_open: bool = False
+    reads_between: bool = False
     resolved: ResolvedRequest
     context: RunContext
 

@@ -21,6 +21,9 @@ from omn_core.run.rounds import Grid
 DRAIN_INTERVAL_NS = 100_000_000
 """How often a stream's buffers are emptied."""
 
+READ_BETWEEN_NS = 1_000_000_000
+"""How often a count is read between its ends, where what it counts would be gone at the close."""
+
 _WHOLE_RUN = RequestWindow()
 _STREAMS = ("sample", "trace")
 Told = TypeVar("Told")
@@ -202,7 +205,11 @@ class Measurement:
         return attrs.evolve(losses, reasons=tuple(reasons))
 
     def _find_interval(self) -> int | None:
-        return DRAIN_INTERVAL_NS if self.resolved.mode in _STREAMS else self.resolved.interval_ns
+        if self.resolved.mode in _STREAMS:
+            return DRAIN_INTERVAL_NS
+        if self.resolved.mode == "count" and getattr(self.collector, "reads_between", False):
+            return READ_BETWEEN_NS
+        return self.resolved.interval_ns
 
     def _keep(self, batch: Batch) -> Batch:
         if len(batch) == 0:

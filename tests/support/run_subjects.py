@@ -91,6 +91,22 @@ class FirstFaults(CollectorBase):
             return int(file.read().rpartition(b")")[2].split()[7])
 
 
+class Vanishing(CollectorBase):
+    """A counter of what is gone at the close: it ends the program once it was read three times."""
+
+    reads_between = True
+
+    def attach(self, target: BoundTarget) -> None:
+        self.pid = target.processes[0].pid
+        self.readings = 0
+
+    def sample(self, now_ns: int) -> Batch:
+        self.readings += 1
+        if self.readings == 3:
+            os.kill(self.pid, signal.SIGTERM)
+        return Batch.of_reading((now_ns, now_ns), self.context.names, {}, {"value": [1]})
+
+
 def make_entry(collector: str) -> Entry:
     """Return a catalog entry for a collector, serving everything the run has to tell apart."""
     modes = ("poll", "count", "snapshot", "trace")

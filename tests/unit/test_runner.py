@@ -256,3 +256,15 @@ def test_a_window_shorter_than_its_interval_says_how_little_was_read() -> None:
     (fact,) = gauge.facts
     assert "was shorter than the interval of 10000 ms, and only its ends were read" in fact
     assert (counter.events_seen, counter.facts) == (1, ())
+
+
+@pytest.mark.spec("RUN-4")
+def test_a_count_of_what_would_be_gone_at_the_close_is_read_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its collector says so; any other count is read at its ends alone."""
+    monkeypatch.setattr("omn_core.run.measurement.READ_BETWEEN_NS", 5 * MS)
+    target = launch("sleep", "60")
+    session = make_session(resolve("Vanishing", target, mode="count"), resolve("Elapsed", target, mode="count"))
+    document = run(session, make_registry(), RunOptions())
+    assert len(events(document)) >= 3
+    assert len(events(document, 1)) == 1
+    assert document.results[0].losses.late_ticks == 0

@@ -171,6 +171,8 @@ class ThreadCollector(PolledCollector[list[ThreadGrowth]], ABC):
     `oncpu_ns` is among the counters, and is held against the clock of each process.
     """
 
+    reads_between = True
+
     @abstractmethod
     def list_parts(self) -> Mapping[str, Parse]:
         """Return the files of a thread by their names, each with the pure function that reads its counters."""
