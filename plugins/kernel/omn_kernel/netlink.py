@@ -127,8 +127,10 @@ def take_datagram(answer: _Answer, content: bytes, sequence: int) -> None:
                 answer.is_done = True
                 _raise_refusal(content, place + HEADER_BYTES, min(place + length, end))
         place += length + 3 & ~3
-    answer.parts.append(content)
-    answer.length += end
+    # Every message starts at a multiple of four, so that its numbers can be read as columns.
+    padding = b"\0" * (-end % 4)
+    answer.parts.append(content + padding)
+    answer.length += end + len(padding)
 
 
 def _raise_refusal(content: bytes, start: int, end: int) -> None:

@@ -14,6 +14,7 @@ from omn_kernel.probes.netlink import make_family_request, parse_error, probe_ne
 
 from omn_core.api import Need, Probe, ProbeContext, State
 from omn_core.plugins import Registry
+from omn_core.testing.sysroot import Sysroot
 
 
 def ask(registry: Registry, text: str, target: str | None = None) -> Probe:
@@ -289,6 +290,12 @@ def test_a_family_request_is_padded_and_terminated() -> None:
 
 
 @pytest.mark.spec("SEC-4")
+def test_netlink_is_not_asked_where_a_folder_stands_for_the_machine(sysroot: Sysroot) -> None:
+    """What it answers would be about the machine that the folder stands for no longer."""
+    probe = probe_netlink(Need("netlink:route", "netlink", "route"), ProbeContext(sysroot=str(sysroot)))
+    assert (probe.state, "a folder stands in" in str(probe.reason)) == (State.MISSING, True)
+
+
 def test_a_short_netlink_answer_is_an_error() -> None:
     """And one that reports an error gives its number."""
     with pytest.raises(OSError, match="cut short"):

@@ -16,8 +16,10 @@ _ABSENT = 2
 """GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, NLM_F_REQUEST, NLMSG_ERROR and ENOENT."""
 
 
-def probe_netlink(need: Need, _context: ProbeContext) -> Probe:
-    """Answer `netlink:sock_diag` or `netlink:taskstats`."""
+def probe_netlink(need: Need, context: ProbeContext) -> Probe:
+    """Answer `netlink:sock_diag` or `netlink:taskstats`; missing where a folder stands for the machine."""
+    if context.sysroot != "/":
+        return Probe(State.MISSING, "netlink asks this machine's kernel, and a folder stands in for the machine")
     protocol = _PROTOCOLS.get(need.argument, _PROTOCOLS["generic"])
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as connection:
