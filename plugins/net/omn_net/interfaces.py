@@ -128,6 +128,7 @@ class InterfaceCollector(PolledCollector[dict[int, Link] | None], ABC):
         self.interfaces = Interfaces(target, self.resolved, self.context.sysroot, self.misses)
         self._links = self.hold(open_links(self.resolved.backend.id, self.interfaces.namespace, self.counters))
         self._accounts: Accounts[int] = Accounts(self.misses, self.interfaces.key_of)
+        self._is_begun = False
 
     def read(self) -> dict[int, Link] | None:
         """Read every interface of the namespace and choose; None where the kernel did not list them.
@@ -142,7 +143,7 @@ class InterfaceCollector(PolledCollector[dict[int, Link] | None], ABC):
         return self.interfaces.choose(links)
 
     def make_rows(self, content: dict[int, Link] | None, at_ns: int) -> Rows:
-        """Return the rows of every interface that has an interval."""
+        """Return the rows of every interface that has an interval; a zero where nothing that leads out ever moved."""
         if content is None:
             return Rows()
         readings = {
@@ -150,9 +151,11 @@ class InterfaceCollector(PolledCollector[dict[int, Link] | None], ABC):
             for index, link in content.items()
         }
         grown = self._accounts.advance(readings, at_ns)
-        moved = [
-            Moved(content[index], growth) for index, growth in grown.items() if self.interfaces.has_rows(content[index])
-        ]
+        shown = [index for index, link in content.items() if self.interfaces.has_rows(link)]
+        is_baseline, self._is_begun = not self._is_begun, True
+        if not (shown or is_baseline or self.interfaces.is_divided):
+            return Rows.of_one({self.resolved.value: 0})
+        moved = [Moved(content[index], grown[index]) for index in shown if index in grown]
         return self.make_moved_rows(moved) if moved else Rows()
 
     @abstractmethod

@@ -16,6 +16,7 @@ def omn_catalog() -> str:
 @hookimpl
 def omn_collectors() -> list[CollectorRow]:
     """Return what this family collects."""
+    held = {"several_processes": True, "needs_process": True}
     return [
         CollectorRow("net.bytes", "nl:route:link", "omn_net.traffic:Bytes"),
         CollectorRow("net.bytes", "fs:sys:statistics", "omn_net.traffic:Bytes"),
@@ -25,4 +26,17 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("net.errors", "fs:sys:statistics", "omn_net.traffic:Errors"),
         CollectorRow("net.iface", "nl:route:link", "omn_net.failures:Failures"),
         CollectorRow("net.iface", "fs:sys:statistics", "omn_net.failures:Failures"),
+        CollectorRow("net.iface", "ioctl:ethtool", "omn_net.driver_counters:DriverCounters"),
+        CollectorRow("net.snmp", "fs:proc:snmp", "omn_net.protocols:ProtocolCounters"),
+        CollectorRow("net.socket", "fs:proc:sockstat", "omn_net.protocols:SocketCounts"),
+        CollectorRow("net.backlog", "fs:proc:softnet_stat", "omn_net.cpu_work:Backlog"),
+        CollectorRow("net.softirq", "fs:proc:softirqs", "omn_net.cpu_work:NetworkSoftInterrupts"),
+        CollectorRow("net.tcp.state", "nl:sock_diag", "omn_net.tcp_states:ListedStates"),
+        CollectorRow("net.tcp.state", "nl:sock_diag:fd", "omn_net.tcp_states:HeldStates", **held),
+        CollectorRow("net.tcp.state", "fs:proc:tcp", "omn_net.tcp_states:TableStates"),
+        CollectorRow("net.tcp.rtt", "nl:sock_diag", "omn_net.tcp_rtt:ListedRoundTrips"),
+        CollectorRow("net.tcp.rtt", "nl:sock_diag:fd", "omn_net.tcp_rtt:HeldRoundTrips", **held),
+        CollectorRow("net.tcp.retransmit", "fs:proc:snmp", "omn_net.protocols:Retransmits"),
+        CollectorRow("net.udp", "nl:sock_diag", "omn_net.udp:UdpSockets"),
+        CollectorRow("net.qdisc", "nl:route:qdisc", "omn_net.queues:QueueCounts"),
     ]

@@ -97,3 +97,22 @@ def test_interfaces_take_no_privilege() -> None:
         "net.errors nl:route:link True",
         "net.errors fs:sys:statistics True",
     ]
+
+
+@pytest.mark.spec("REQ-16", "RUN-15")
+def test_low_asks_nothing_that_costs_by_the_socket(catalog: Catalog) -> None:
+    """A server with fifty thousand connections pays for the cheapest band what an idle machine pays."""
+    bands = catalog.defaults["net"].bands
+    asked = {request.source for request in bands["low"]}
+    assert {"net.bytes", "net.errors", "net.snmp", "net.socket"} <= asked
+    assert asked.isdisjoint({"net.tcp.state", "net.tcp.rtt", "net.udp"})
+    assert "net.tcp.rtt" in {request.source for request in bands["med"]}
+
+
+def test_what_serves_a_socket_of_this_kind_is_said(omn: Command) -> None:
+    """A process's sockets are asked through its descriptors, the machine's without them."""
+    ran = omn("net.tcp.state", "-m", "snapshot", "-e", "summary", "--format", "json", "--system")
+    assert (ran.code, ran.result["backend"]) == (0, "nl:sock_diag")
+    ran = omn("net.tcp.state", "-m", "poll", "-e", "summary", "--format", "json", "--", "sleep", "0.1")
+    assert (ran.code, ran.result["backend"]) == (0, "nl:sock_diag:fd"), ran.stderr
+    assert ran.result["series"][0]["emits"]["summary"]["last"] == 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from networks import Pair, make_network, pair
+from omn_kernel.interfaces import bind_iface
 from omn_kernel.links import COUNTERS, Link
-from omn_kernel.targets import bind_iface
 from omn_net.interfaces import explain_omission
 
 from omn_core.api import MachineRefused, ProbeContext, RequestError, Target, TargetGone
