@@ -70,7 +70,9 @@ def find_steps(unit: str, scale: str | None = None) -> Steps:
         case "plain":
             return Steps(1, (sign + per,))
         case _:
-            signs = (f"{name} {sign}".strip() + per for name in _DECIMAL)
+            # A symbol takes the prefix on itself (GHz), a word stands after it (M cycles).
+            gap = "" if base in _SIGNS else " "
+            signs = (f"{name}{gap}{sign}".strip() + per for name in _DECIMAL)
             return Steps(1000, tuple(signs), counts=True)
 
 
