@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
 from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.counters import Accounts, Growth, Misses
-from omn_kernel.polled import PolledFile, place
+from omn_kernel.polled import PolledFile, place, raise_descriptor_limit, restore_descriptor_limit
 from omn_kernel.polling import PolledCollector
 from omn_kernel.sysfs import parse_number_list
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
 
 FOLDER = "/sys/devices/system/cpu"
 """Where sysfs keeps a folder for each cpu, and which of them are online."""
@@ -53,7 +56,10 @@ class CpuPresence:
 
 
 class CpuFiles:
-    """Files of one cpu's folder that hold a number each, opened once; those that this kernel lacks are left out."""
+    """Files of one cpu's folder that hold a number each, opened once; those that this kernel lacks are left out.
+
+    Raises OSError for one that is there and cannot be opened.
+    """
 
     def __init__(self, sysroot: str, cpu: int, names: Sequence[str]) -> None:
         folder = place(sysroot, f"{FOLDER}/cpu{cpu}")
@@ -61,8 +67,10 @@ class CpuFiles:
         for name in names:
             try:
                 self._files[name] = PolledFile(f"{folder}/{name}", size=64)
-            except OSError:
-                continue
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    self.close()
+                    raise
 
     def __bool__(self) -> bool:
         return bool(self._files)
@@ -93,12 +101,25 @@ class CpuCounterCollector(PolledCollector[Mapping[int, Mapping[str, int]]], ABC)
         self._online = self.open_file(f"{FOLDER}/online")
         self._files: dict[int, CpuFiles] = {}
         self._held.callback(self._close_files)
-        found = self.read()
+        found = self._read_first()
         lacking = [cpu for cpu in target.cpus if cpu not in found]
         if lacking:
             raise MachineRefused(f"cpu {', '.join(map(str, lacking))} has no {self.counted}")
         if not found:
             raise MachineRefused(f"no cpu here has {self.counted}")
+
+    def _read_first(self) -> dict[int, dict[str, int]]:
+        """Read every cpu once, the limit of open files raised for as many as there are."""
+        cpus = [cpu for cpu in parse_number_list(self._online.read()) if self.presence.is_wanted(cpu)]
+        soft = raise_descriptor_limit(sum(len(self.list_names(cpu)) for cpu in cpus))
+        self._held.callback(restore_descriptor_limit, soft)
+        try:
+            return self.read()
+        except OSError as error:
+            raise MachineRefused(
+                f"the files of {len(cpus)} cpus cannot be kept open: {error.strerror}",
+                "raise the limit of open files (ulimit -n), or name fewer cpus with --cpu",
+            ) from None
 
     @abstractmethod
     def list_names(self, cpu: int) -> Sequence[str]:
@@ -123,14 +144,14 @@ class CpuCounterCollector(PolledCollector[Mapping[int, Mapping[str, int]]], ABC)
     def _read_cpu(self, cpu: int) -> dict[str, int] | None:
         """Read a cpu's files, opened anew where it was offline since they were; None where it has none."""
         for _ in range(2):
-            if cpu not in self._files:
-                self._files[cpu] = CpuFiles(self.context.sysroot, cpu, self.list_names(cpu))
-            files = self._files[cpu]
+            files = self._files.get(cpu)
+            if files is None:
+                files = self._files[cpu] = CpuFiles(self.context.sysroot, cpu, self.list_names(cpu))
             try:
                 if files:
                     return files.read()
             except OSError:
-                pass
+                pass  # it went offline, and may be back with files that are others
             self._forget(cpu)
         return None
 

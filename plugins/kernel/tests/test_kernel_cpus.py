@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -116,3 +119,35 @@ def test_only_files_that_this_kernel_has_are_read(sysroot: Sysroot) -> None:
     assert files.read() == {"ticks": 7}
     assert not CpuFiles(str(sysroot), 4, ["ticks"])
     files.close()
+
+
+def test_a_file_that_cannot_be_opened_is_not_one_that_is_missing(sysroot: Sysroot) -> None:
+    """A machine of more files than may be open is refused with that, and no cpu is left out in silence."""
+    machine = Machine(sysroot)
+    machine.write({cpu: {"ticks": 1} for cpu in range(400)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = len(os.listdir("/proc/self/fd"))
+    if hard != resource.RLIM_INFINITY and hard < opened + 500:
+        pytest.skip("the hard limit of open files is too low to be reached here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 200, hard))
+    try:
+        collector = machine.attach(bind_machine())
+        assert len(collector.read()) == 400
+        collector.stop()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == opened + 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_files_past_the_limit_refuse_the_request(sysroot: Sysroot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the limit cannot be raised so far: what would mend it is said."""
+    machine = Machine(sysroot)
+    machine.write({0: {"ticks": 1}})
+
+    def refuse(path: str, **_how: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("omn_kernel.cpus.PolledFile", refuse)
+    with pytest.raises(MachineRefused, match="the files of 1 cpus cannot be kept open: Too many open files") as refused:
+        machine.attach(bind_machine())
+    assert "ulimit -n" in str(refused.value.remedy)

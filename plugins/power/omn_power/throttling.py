@@ -31,8 +31,9 @@ class Throttling(CpuCounterCollector):
     counted = "an account of its heat (thermal_throttle/core_throttle_count in its folder of /sys/devices/system/cpu)"
 
     def open_files(self, target: BoundTarget) -> None:
-        """Open each cpu's account, and find which cpus share a core and a package."""
+        """Open each cpu's account."""
         super().open_files(target)
+        self._places: dict[int, tuple[str, str]] = {}
         self._by_cpu = bool(target.cpus) or self.resolved.is_divided_by("cpu")
 
     def list_names(self, cpu: int) -> Sequence[str]:
@@ -53,7 +54,9 @@ class Throttling(CpuCounterCollector):
 
     def _find_place(self, cpu: int) -> tuple[str, str]:
         """Find a cpu's package and its core there, each by the kernel's number, or by the cpu's own without one."""
-        return self._find_number(cpu, "physical_package_id"), self._find_number(cpu, "core_id")
+        if cpu not in self._places:
+            self._places[cpu] = self._find_number(cpu, "physical_package_id"), self._find_number(cpu, "core_id")
+        return self._places[cpu]
 
     def _find_number(self, cpu: int, name: str) -> str:
         try:

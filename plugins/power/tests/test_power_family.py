@@ -49,6 +49,17 @@ def test_what_was_met_as_a_tree_alone_says_so(catalog: Catalog) -> None:
     assert seen == {("power.cstate", "fs:sys:cpuidle"), ("power.freq", "fs:proc:cpuinfo")}
 
 
+@pytest.mark.spec("REQ-12")
+def test_the_familys_name_alone_asks_the_machine(catalog: Catalog) -> None:
+    """Every band asks what serves --system and nothing that estimates a process."""
+    bands = catalog.defaults["power"].bands
+    assert list(bands) == ["low", "med"]
+    for requests in bands.values():
+        sources = [request.source for request in requests]
+        assert "power.process_energy" not in sources
+        assert all(catalog.entries[source].targets["system"] is None for source in sources)
+
+
 @pytest.mark.spec("CAT-8")
 def test_levels_do_not_add_up(catalog: Catalog) -> None:
     """Shares, clocks, degrees and watts have no total over time; energy and events have."""
