@@ -11,7 +11,8 @@ import attrs
 from omn_kernel.polling import PolledCollector, Rows
 
 from omn_core.api import BoundTarget, MachineRefused, TargetGone
-from omn_gpu.devices import NVIDIA, Device, list_drm_devices, list_nvml_devices
+from omn_gpu.device import NVIDIA, Device
+from omn_gpu.devices import list_drm_devices, list_nvml_devices
 from omn_gpu.nvml import NvmlError, get_library
 from omn_gpu.refusal import DeviceRefusal
 
@@ -77,8 +78,7 @@ class EachDevice(PolledCollector[list[Answer[Told]]], ABC):
     def _refuse_stranger(self, device: Device) -> None:
         if not self.knows(device.driver):
             raise MachineRefused(
-                f"{device} is of the driver {device.driver}, which {self.resolved.backend.id} does not read",
-                "pin the backend of that driver with --backend force:ID",
+                f"{device} is of the driver {device.driver}, which {self.resolved.backend.id} does not read"
             )
 
     def note_fact(self, sentence: str) -> None:

@@ -13,7 +13,8 @@ from omn_kernel.polling import Rows
 
 from omn_core.api import BoundTarget
 from omn_gpu.asking import Answer, EachDevice, key_by_device
-from omn_gpu.devices import NVIDIA, Device, list_devices
+from omn_gpu.device import NVIDIA, Device
+from omn_gpu.devices import list_devices
 from omn_gpu.drm import list_cards
 from omn_gpu.energy import EnergyAccount
 from omn_gpu.refusal import FileRefusal

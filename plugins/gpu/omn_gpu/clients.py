@@ -13,7 +13,8 @@ from omn_kernel.procfs.process import ProcessGone, find_comm
 from omn_kernel.procfs.tree import ProcessTree
 
 from omn_core.api import BoundTarget, MachineRefused, TargetGone
-from omn_gpu.devices import NVIDIA, Device, list_devices
+from omn_gpu.device import NVIDIA, Device
+from omn_gpu.devices import list_devices
 from omn_gpu.fdinfo import Client, merge_clients, read_clients
 
 Clients = Mapping[int, list[Client]]

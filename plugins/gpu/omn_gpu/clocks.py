@@ -9,7 +9,7 @@ from omn_kernel.polling import Rows
 
 from omn_core.api import Batch
 from omn_gpu.asking import Answer, DeviceCollector, key_by_device
-from omn_gpu.devices import Device
+from omn_gpu.device import Device
 from omn_gpu.nvml import NvmlError
 
 _HZ_PER_MHZ = 1_000_000

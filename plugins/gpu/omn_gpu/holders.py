@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from omn_gpu.devices import Device
+from omn_gpu.device import Device
 from omn_gpu.nvml import Library, NvmlError
 
 _LISTS = {

@@ -6,7 +6,7 @@ import attrs
 from omn_kernel.polling import Rows
 
 from omn_gpu.asking import Answer, DeviceCollector, key_by_device
-from omn_gpu.devices import Device
+from omn_gpu.device import Device
 from omn_gpu.holders import Holder, list_holders
 from omn_gpu.tree import TreeCollector
 

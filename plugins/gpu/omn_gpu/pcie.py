@@ -6,7 +6,7 @@ import attrs
 from omn_kernel.polling import Rows
 
 from omn_gpu.asking import Answer, DeviceCollector, key_by_device
-from omn_gpu.devices import Device
+from omn_gpu.device import Device
 
 _SENT, _RECEIVED = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES
 _BYTES_PER_KB = 1000

@@ -9,7 +9,7 @@ from omn_kernel.procfs.process import find_comm
 
 from omn_core.api import BoundTarget
 from omn_gpu.asking import Answer, DeviceCollector, key_by_device
-from omn_gpu.devices import Device
+from omn_gpu.device import Device
 from omn_gpu.holders import Holder, list_holders
 
 _PARTS = ("task", "comm", "use", "pid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omn_kernel.polling import Rows
 
 from omn_gpu.asking import Answer, DeviceCollector, key_by_device
-from omn_gpu.devices import Device
+from omn_gpu.device import Device
 from omn_gpu.nvml import NvmlError
 
 _GPU = 0  # NVML_TEMPERATURE_GPU

@@ -10,7 +10,7 @@ from omn_kernel.polling import Rows
 
 from omn_core.api import BoundTarget
 from omn_gpu.asking import Answer, DeviceCollector, key_by_device
-from omn_gpu.devices import Device
+from omn_gpu.device import Device
 from omn_gpu.nvml import Library, NvmlError
 from omn_gpu.tree import TreeCollector
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from another_user import run_as_another_user
+from drm_tree import write_card
 from omn_gpu.fdinfo import parse_fdinfo
 
 from omn_core.api import BoundTarget, ProcessHandle, Target, TargetGone
@@ -54,13 +55,6 @@ drm-cycles-ccs:\t0
 drm-total-cycles-ccs:\t{total}
 drm-engine-capacity-ccs:\t4
 """
-
-
-def write_card(sysroot: Sysroot, name: str, driver: str, pci: str) -> None:
-    sysroot.path(f"sys/bus/pci/drivers/{driver}").mkdir(parents=True, exist_ok=True)
-    sysroot.path(f"sys/devices/pci0000:00/{pci}").mkdir(parents=True, exist_ok=True)
-    sysroot.link(f"sys/devices/pci0000:00/{pci}/driver", f"../../../bus/pci/drivers/{driver}")
-    sysroot.link(f"sys/class/drm/{name}/device", f"../../../devices/pci0000:00/{pci}")
 
 
 def write_process(sysroot: Sysroot, pid: int, files: dict[int, str], children: str = "") -> None:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from drm_tree import write_card
 from nvml_stub import Stub
-from omn_gpu.devices import find_pci
-from omn_gpu.probes import probe_drm
+from omn_gpu.device import find_pci
+from omn_gpu.probes import probe_drm, probe_nvml
 
 from omn_core.api import BoundTarget, MachineRefused, Need, ProbeContext, State
 from omn_core.testing.fixtures import Command
@@ -34,12 +35,6 @@ def probe(**changes: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, check=True)
     answer: list[str] = json.loads(done.stdout)
     return answer
-
-
-def write_card(sysroot: Sysroot, name: str, driver: str, pci: str) -> None:
-    sysroot.write(f"sys/bus/pci/drivers/{driver}/bind", "").write(f"sys/devices/pci0000:00/{pci}/vendor", "0x1002\n")
-    sysroot.link(f"sys/devices/pci0000:00/{pci}/driver", f"../../../bus/pci/drivers/{driver}")
-    sysroot.link(f"sys/class/drm/{name}/device", f"../../../devices/pci0000:00/{pci}")
 
 
 @pytest.mark.spec("PRB-5")
@@ -143,3 +138,22 @@ def test_a_card_is_asked_for_by_its_driver_and_its_file(sysroot: Sysroot) -> Non
     assert ask(wanted) == (State.MISSING, "no card of amdgpu here has device/hwmon/hwmon*/temp1_input")
     sysroot.write("sys/devices/pci0000:00/0000:0b:00.0/hwmon/hwmon4/temp1_input", "45000\n")
     assert ask(wanted) == (State.AVAILABLE, None)
+
+
+@pytest.mark.spec("PRB-1")
+def test_for_one_device_the_others_do_not_answer(stub: Stub, bind: Bind, sysroot: Sysroot) -> None:
+    """A card's file is asked of the card that is named, and NVML about NVIDIA's devices alone."""
+    write_card(sysroot, "card1", "amdgpu", "0000:0b:00.0", {"device/gpu_busy_percent": "1\n"})
+    write_card(sysroot, "card2", "amdgpu", "0000:0c:00.0")
+
+    def ask(name: str, *need: str) -> tuple[State, str | None]:
+        context = ProbeContext("gpu", str(sysroot), bind(name, sysroot).place)
+        answer = (probe_drm if need else probe_nvml)(Need("", "", *need), context)
+        return answer.state, answer.reason
+
+    busy = "amdgpu:device/gpu_busy_percent"
+    assert (ask("0"), ask("1", busy)) == ((State.AVAILABLE, None), (State.AVAILABLE, None))
+    assert ask("2", busy) == (State.MISSING, "no card of amdgpu here has device/gpu_busy_percent")
+    assert ask("0", busy) == (State.MISSING, "gpu 0 (Stub One) is of the driver nvidia, and not of amdgpu")
+    told = "gpu 1 (amdgpu card1) is of the driver amdgpu, which NVML does not know"
+    assert ask("1") == (State.MISSING, told)

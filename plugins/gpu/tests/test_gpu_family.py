@@ -7,12 +7,14 @@ import sys
 
 import pytest
 from another_user import run_as_another_user
+from drm_tree import write_card
 from nvml_stub import MIB, Stub
 
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.conformance import check_distribution
 from omn_core.testing.fixtures import Command
+from omn_core.testing.sysroot import Sysroot
 
 JSON = ("--format", "json")
 
@@ -120,6 +122,27 @@ def test_a_device_that_vanishes_in_the_window_ends_its_request(stub: Stub, omn: 
     assert "was lost (NVML: GPU is lost)" in result["losses"]["reasons"][0]
     assert result["stopped_because"]
     assert result["raw"]
+
+
+@pytest.mark.spec("CAT-12", "RES-1")
+def test_each_device_is_read_through_its_own_driver(stub: Stub, omn: Command, sysroot: Sysroot) -> None:
+    """Beside NVIDIA's device a card of amdgpu: the chain passes over NVML with its reason, and says what it never saw."""
+    hwmon = "device/hwmon/hwmon0"
+    files = {f"{hwmon}/temp1_input": "45000\n", f"{hwmon}/temp1_label": "edge\n", f"{hwmon}/name": "amdgpu\n"}
+    write_card(sysroot, "card1", "amdgpu", "0000:0b:00.0", files)
+    sysroot.link("proc", "/proc")
+    stub.set(temp=60)
+    asked = ("gpu.temp", "-m", "snapshot", "-e", "raw", *JSON)
+    found = {
+        name: omn(*asked, "--gpu", name, OMN_SYSROOT=str(sysroot), **stub.environment).result
+        for name in ("0", "0b:00.0")
+    }
+    assert [result["raw"][0]["attrs"]["celsius"] for result in found.values()] == [60, 45.0]
+    card = found["0b:00.0"]
+    assert card["backend"] == "fs:hwmon"
+    assert "which NVML does not know" in card["chain"][0]["reason"]
+    (sentence,) = card["unverified"]
+    assert sentence.startswith("gpu.temp through fs:hwmon was never run on its hardware: files laid out as")
 
 
 @pytest.mark.spec("GPU-1")
