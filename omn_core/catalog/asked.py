@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from omn_core.errors import NotCollected, RequestError
@@ -11,12 +10,14 @@ from omn_core.filter.grammar import Comparison, make_complaint
 from omn_core.model.catalog import TEXT, Backend, Entry, UnitMeaning
 from omn_core.model.request import EmitSpec, Request
 from omn_core.model.rows import EmitRow
+from omn_core.nearest import find_nearest, suggest
 
 
 def check_mode(mode: str, entry: Entry) -> None:
     """Raise RequestError for a mode that the entry does not have."""
     if mode not in entry.modes:
-        raise RequestError(f"{entry.id} has no mode {mode!r}", f"its modes are {', '.join(entry.modes)}")
+        offered = f"its modes are {', '.join(entry.modes)}"
+        raise RequestError(f"{entry.id} has no mode {mode!r}", suggest(mode, entry.modes, offered))
 
 
 def choose_value(request: Request, entry: Entry, mode: str, units: Mapping[str, UnitMeaning]) -> tuple[str, bool]:
@@ -24,8 +25,9 @@ def choose_value(request: Request, entry: Entry, mode: str, units: Mapping[str, 
     value = entry.value if request.value is None else request.value
     unit = entry.attributes.get(value)
     if unit is None or unit == TEXT:
-        numbers = ", ".join(name for name, kind in entry.attributes.items() if kind != TEXT)
-        raise RequestError(f"{entry.id} measures no {value!r}", f"its values are {numbers}")
+        numbers = [name for name, kind in entry.attributes.items() if kind != TEXT]
+        offered = f"its values are {', '.join(numbers)}"
+        raise RequestError(f"{entry.id} measures no {value!r}", suggest(value, numbers, offered))
     meaning = units.get(unit)
     level = value != entry.value and meaning is not None and meaning.level
     return value, entry.adds_up(mode) and not level
@@ -39,7 +41,8 @@ def check_emit(emit: EmitSpec, entry: Entry, mode: str, rows: Mapping[str, EmitR
     if emit.name not in entry.emits[mode]:
         known = any(emit.name in emits for emits in entry.emits.values())
         what = f"no emit {emit.name!r} in mode {mode}" if known else f"no emit {emit.name!r}"
-        raise RequestError(f"{entry.id} has {what}", f"mode {mode} has {', '.join(entry.emits[mode])}")
+        offered = f"mode {mode} has {', '.join(entry.emits[mode])}"
+        raise RequestError(f"{entry.id} has {what}", suggest(emit.name, entry.emits[mode], offered))
     row = rows.get(emit.name)
     if row is None:
         raise NotCollected(f"the emit {emit.name!r} is declared, and nothing installed here makes it")
@@ -53,7 +56,7 @@ def check_emit(emit: EmitSpec, entry: Entry, mode: str, rows: Mapping[str, EmitR
         if emit.attribute not in entry.filter_fields:
             raise RequestError(
                 f"{entry.id} has no {emit.attribute!r} to divide {emit.name} by",
-                f"its fields are {', '.join(entry.filter_fields)}",
+                suggest(emit.attribute, entry.filter_fields, f"its fields are {', '.join(entry.filter_fields)}"),
             )
     elif row.takes_attribute == "required":
         raise RequestError(f"emit {emit.name} names an attribute: {emit.name}@ATTRIBUTE")
@@ -63,8 +66,8 @@ def check_keys(request: Request, entry: Entry) -> None:
     """Raise RequestError for a key that the entry does not have."""
     for key in request.keys:
         if key not in entry.keys:
-            offered = ", ".join(entry.keys) or "none"
-            raise RequestError(f"{entry.id} has no key {key!r}", f"its keys are {offered}")
+            offered = f"its keys are {', '.join(entry.keys) or 'none'}"
+            raise RequestError(f"{entry.id} has no key {key!r}", suggest(key, entry.keys, offered))
 
 
 def check_filter(predicate: Filter, entry: Entry, value: str) -> Filter:
@@ -93,9 +96,9 @@ def answers(request: Request, mode: str, entry: Entry, backend: Backend) -> bool
 def _find_fault(comparison: Comparison, field: str, entry: Entry, fields: tuple[str, ...]) -> str | None:
     """Return what is wrong with one comparison. A key's own type is its collector's; an attribute's is its unit's."""
     if field not in fields:
-        near = difflib.get_close_matches(field, fields, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(entry.filter_fields)}, value, kind"
-        return f"{entry.id} has no field {field!r}; {hint}"
+        near = find_nearest(field, fields)
+        offered = f"the fields are {', '.join(entry.filter_fields)}, value, kind"
+        return f"{entry.id} has no field {field!r}; {offered if near is None else f'did you mean {near!r}?'}"
     if field not in entry.attributes:
         return None
     is_text = entry.attributes[field] == TEXT

@@ -17,6 +17,8 @@ from omn_core.model.style import TextStyle
 from omn_core.plugins import Registry, discover
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from omn_core.model.catalog import Catalog
     from omn_core.resolve.probes import ProbeTable
 
@@ -88,6 +90,14 @@ class Commands(click.Group):
         if not isinstance(command, click.Command):
             raise PluginError(cmd_name, None, f"{row.reference} is {type(command).__name__}, no click command")
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the subcommands that go on from what was typed, and omn's own options, importing no subcommand."""
+        from click.shell_completion import CompletionItem
+
+        rows = [self.registry.commands[name] for name in self.list_commands(ctx)]
+        items = [CompletionItem(row.name, help=row.meaning) for row in rows if row.name.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each subcommand's line from its row."""

@@ -9,6 +9,7 @@ import attrs
 import click
 
 from omn_core.cli.app import get_application
+from omn_core.cli.offer import offer
 from omn_core.cli.options import FOLDER
 from omn_core.cli.output import write_plain
 from omn_core.model.catalog import Backend, Entry, Vocabulary
@@ -20,8 +21,15 @@ _LISTS = ("keys", "filter_fields")
 
 
 @click.command("catalog", epilog="\b\nExamples:\n  omn catalog mem.rss\n  omn catalog mem --format json\n")
-@click.argument("word", required=False)
-@click.option("--format", "format_name", default="yaml", metavar="FORMAT", help="yaml, json or toml.")
+@click.argument("word", required=False, shell_complete=offer("words"))
+@click.option(
+    "--format",
+    "format_name",
+    default="yaml",
+    metavar="FORMAT",
+    shell_complete=offer("plain formats"),
+    help="yaml, json or toml.",
+)
 @click.option("--catalog", "folder", type=FOLDER, metavar="DIR", help="Read this folder.")
 @click.pass_context
 def catalog_command(context: click.Context, /, word: str | None, format_name: str, folder: Path | None) -> int:

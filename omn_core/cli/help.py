@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 
 from omn_core.cli.app import Application, get_application
+from omn_core.cli.offer import offer
 from omn_core.model.catalog import Entry
 from omn_core.resolve.complete import find_entry
 from omn_core.resolve.listing import list_sources
@@ -21,7 +22,7 @@ _EXAMPLES = {
 
 
 @click.command("help", epilog="\b\nExamples:\n  omn help mem.rss\n  omn help\n")
-@click.argument("source", required=False)
+@click.argument("source", required=False, shell_complete=offer("topics"))
 @click.pass_context
 def help_command(context: click.Context, /, source: str | None) -> int:
     """Explain SOURCE: what it measures, on what, how to ask it, and what serves it here."""

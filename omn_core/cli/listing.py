@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from omn_core.cli.app import Application, get_application
+from omn_core.cli.offer import offer
 from omn_core.cli.options import FOLDER
 from omn_core.cli.output import write_plain
 from omn_core.resolve.complete import find_entry
@@ -19,8 +20,15 @@ from omn_core.resolve.listing import list_sources
 @click.command(
     "list", epilog="\b\nExamples:\n  omn list\n  omn list mem --usable\n  omn list mem.faults --format json\n"
 )
-@click.argument("word", required=False)
-@click.option("--format", "format_name", default="text", metavar="FORMAT", help="text, json, yaml or toml.")
+@click.argument("word", required=False, shell_complete=offer("words"))
+@click.option(
+    "--format",
+    "format_name",
+    default="text",
+    metavar="FORMAT",
+    shell_complete=offer("plain formats"),
+    help="text, json, yaml or toml.",
+)
 @click.option("--usable", is_flag=True, help="Only the sources that can be measured here.")
 @click.option("--catalog", "folder", type=FOLDER, metavar="DIR", help="Read this folder.")
 @click.pass_context

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import click
 
 from omn_core.cli.app import Application
+from omn_core.cli.offer import offer
 from omn_core.errors import RequestError
 from omn_core.model.request import Request, Session, parse_emit
 from omn_core.model.target import Target, parse_target
 from omn_core.session.duration import parse_duration
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,44 +51,103 @@ class FolderType(click.Path):
             self.fail("an empty name is no folder", param, ctx)
         return super().convert(value, param, ctx)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Leave it to the shell, which knows folders."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="dir")]
+
 
 FOLDER = FolderType()
 
+
+def _offer_files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 _OPTIONS = (
-    click.option("-m", "--mode", metavar="MODE", help="How to read it: count, poll, snapshot, sample or trace."),
-    click.option("-e", "--emit", "emits", multiple=True, metavar="EMIT", help="What to make of it; may be repeated."),
-    click.option("--keys", metavar="KEY,...", help="Divide the answer by these."),
-    click.option("--filter", "predicate", metavar="EXPRESSION", help="Keep the events for which this holds."),
-    click.option("--value", metavar="ATTRIBUTE", help="Measure this attribute in place of the source's own value."),
+    click.option(
+        "-m",
+        "--mode",
+        metavar="MODE",
+        shell_complete=offer("modes"),
+        help="How to read it: count, poll, snapshot, sample or trace.",
+    ),
+    click.option(
+        "-e",
+        "--emit",
+        "emits",
+        multiple=True,
+        metavar="EMIT",
+        shell_complete=offer("emits"),
+        help="What to make of it; may be repeated.",
+    ),
+    click.option("--keys", metavar="KEY,...", shell_complete=offer("keys"), help="Divide the answer by these."),
+    click.option(
+        "--filter",
+        "predicate",
+        metavar="EXPRESSION",
+        shell_complete=offer("fields"),
+        help="Keep the events for which this holds.",
+    ),
+    click.option(
+        "--value",
+        metavar="ATTRIBUTE",
+        shell_complete=offer("values"),
+        help="Measure this attribute in place of the source's own value.",
+    ),
     click.option("-d", "--duration", type=DURATION, help="How long at most, such as 5s."),
     click.option("--interval", type=DURATION, help="Between two readings of a polled source; 1s when absent."),
-    click.option("--pid", metavar="PID,...", help="Measure these processes."),
+    click.option("--pid", metavar="PID,...", shell_complete=offer("processes"), help="Measure these processes."),
     click.option("--tid", type=int, metavar="TID", help="Measure this thread."),
-    click.option("--cgroup", metavar="PATH", help="Measure this control group and everything below it."),
+    click.option(
+        "--cgroup",
+        metavar="PATH",
+        shell_complete=offer("cgroups"),
+        help="Measure this control group and everything below it.",
+    ),
     click.option("--container", metavar="NAME", help="Measure this container's control group."),
     click.option("--system", is_flag=True, help="Measure the whole machine."),
-    click.option("--cpu", metavar="CPU,...", help="Measure these cpus."),
-    click.option("--iface", metavar="NAME", help="Measure this network interface."),
-    click.option("--dev", metavar="NAME", help="Measure this block device."),
+    click.option("--cpu", metavar="CPU,...", shell_complete=offer("cpus"), help="Measure these cpus."),
+    click.option("--iface", metavar="NAME", shell_complete=offer("interfaces"), help="Measure this network interface."),
+    click.option("--dev", metavar="NAME", shell_complete=offer("devices"), help="Measure this block device."),
     click.option("--gpu", metavar="INDEX", help="Measure this graphics device."),
-    click.option("--backend", metavar="force:ID", help="Pin the mechanism."),
+    click.option("--backend", metavar="force:ID", shell_complete=offer("backends"), help="Pin the mechanism."),
     click.option("--stack", metavar="MODE", help="How stacks are walked."),
     click.option("--hz", type=int, metavar="N", help="Samples a second, of a sampled source."),
     click.option("--period", type=int, metavar="N", help="Events a sample, of a sampled source."),
     click.option("--symbols", type=click.Choice(["none", "local", "debuginfod"]), help="Where names come from."),
-    click.option("-f", "--session", "session_file", metavar="FILE", help="Read the session from a file, - for stdin."),
+    click.option(
+        "-f",
+        "--session",
+        "session_file",
+        metavar="FILE",
+        shell_complete=_offer_files,
+        help="Read the session from a file, - for stdin.",
+    ),
     click.option(
         "--input-format", type=click.Choice(["yaml", "json", "toml"]), help="The session's format, whatever its name."
     ),
     click.option("--budget", type=float, metavar="PCT", help="Stay under this share of the target's cpu."),
-    click.option("--cost", metavar="BAND", help="Compose a family's default within this band: low, med or high."),
+    click.option(
+        "--cost",
+        metavar="BAND",
+        shell_complete=offer("bands"),
+        help="Compose a family's default within this band: low, med or high.",
+    ),
     click.option("-r", "--repeat", type=int, metavar="N", help="Run N times and say how the answers spread."),
     click.option("--until", metavar="EXPRESSION", help="Record until this holds, keeping what led up to it."),
     click.option("--retain", type=DURATION, help="How much a recording keeps from before its trigger."),
     click.option("--after", type=DURATION, help="How much a recording keeps from after its trigger."),
     click.option("--documents", type=int, metavar="N", help="How many triggers a recording writes at most."),
-    click.option("--program-stderr", metavar="FILE", help="Where the program's stderr goes."),
-    click.option("--program-stdout", metavar="FILE", help="Where the program's stdout goes."),
+    click.option(
+        "--program-stderr", metavar="FILE", shell_complete=_offer_files, help="Where the program's stderr goes."
+    ),
+    click.option(
+        "--program-stdout", metavar="FILE", shell_complete=_offer_files, help="Where the program's stdout goes."
+    ),
     click.option(
         "--catalog",
         "catalog_folder",
@@ -93,7 +156,9 @@ _OPTIONS = (
         help="Read the catalog from this folder in place of the installed ones.",
     ),
 )
-_TARGETS = ("pid", "tid", "cgroup", "container", "system", "cpu", "iface", "dev", "gpu")
+TARGETS = ("pid", "tid", "cgroup", "container", "system", "cpu", "iface", "dev", "gpu")
+"""The options that name a target, each by its kind."""
+
 _RECORDER = ("until", "retain", "after", "documents")
 
 
@@ -101,7 +166,7 @@ def request_options(function: F) -> F:
     """Give a command the argument SOURCE and every option that makes a request."""
     for option in reversed(_OPTIONS):
         function = option(function)
-    return click.argument("source", required=False)(function)
+    return click.argument("source", required=False, shell_complete=offer("sources"))(function)
 
 
 def build_session(application: Application, source: str | None, given: dict[str, Any]) -> Session:
@@ -152,7 +217,7 @@ def _read_file(application: Application, source: str | None, given: dict[str, An
     if source is not None:
         raise RequestError(f"a session file (-f) and the source {source!r} are two questions", "ask one of them")
     asked = ("mode", "emits", "keys", "predicate", "value", "interval", "backend", "stack", "hz", "period", "symbols")
-    for name in (*asked, *_TARGETS):
+    for name in (*asked, *TARGETS):
         if given[name] not in (None, ()) and given[name] is not False:
             flag = {"predicate": "filter", "emits": "emit"}.get(name, name)
             raise RequestError(f"--{flag} belongs to a request, and the requests are the session file's")
@@ -177,7 +242,7 @@ def _apply_environment(session: Session) -> Session:
 
 def _choose_target(given: dict[str, Any], program: tuple[str, ...] | None) -> tuple[Target | None, Any]:
     """Return the request's target, and the program that is the window beside it where both are named."""
-    named = [name for name in _TARGETS if given[name] is not None and given[name] is not False]
+    named = [name for name in TARGETS if given[name] is not None and given[name] is not False]
     if len(named) > 1:
         raise RequestError(f"{' and '.join('--' + name for name in named)} are two targets", "name one")
     launched = None if program is None else parse_target({"launch": list(program)})

@@ -9,6 +9,7 @@ from omn_core.cli.app import Application
 from omn_core.errors import NotCollected, RequestError
 from omn_core.model.request import EmitSpec
 from omn_core.model.rows import FormatRow
+from omn_core.nearest import suggest
 
 
 def get_format(application: Application, name: str) -> FormatRow:
@@ -21,7 +22,8 @@ def get_format(application: Application, name: str) -> FormatRow:
     distributions = read_known().find("formats", name)
     if distributions:
         raise NotCollected(f"the format {name!r} is not installed", f"install {' and '.join(distributions)} to have it")
-    raise RequestError(f"no format is called {name!r}", f"the formats are {', '.join(application.registry.formats)}")
+    formats = application.registry.formats
+    raise RequestError(f"no format is called {name!r}", suggest(name, formats, f"the formats are {', '.join(formats)}"))
 
 
 def check_carries(row: FormatRow, emits: tuple[EmitSpec, ...]) -> None:

@@ -15,6 +15,7 @@ import click
 
 from omn_core.cli.app import Application, get_application
 from omn_core.cli.entry import FAILED_AFTER
+from omn_core.cli.offer import offer
 from omn_core.cli.options import FOLDER, build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
 from omn_core.cli.streams import complain, drop_stream
@@ -42,7 +43,14 @@ Examples:
 """,
 )
 @request_options
-@click.option("--format", "format_name", default="text", metavar="FORMAT", help="How to print the answer.")
+@click.option(
+    "--format",
+    "format_name",
+    default="text",
+    metavar="FORMAT",
+    shell_complete=offer("formats"),
+    help="How to print the answer.",
+)
 @click.option("-o", "--output", type=FOLDER, metavar="DIR", help="Write the whole run there too.")
 @click.option("--dump-request", is_flag=True, help="Print the requests as JSON and leave.")
 @click.option("--dump-session", is_flag=True, help="Print a session that asks the same, and leave.")

@@ -11,6 +11,7 @@ from omn_core.filter.grammar import Filter
 from omn_core.model.catalog import Backend, Entry
 from omn_core.model.probe import Probe, State
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest
+from omn_core.nearest import suggest
 from omn_core.plugins import Registry
 from omn_core.resolve.complete import Completed
 from omn_core.resolve.probes import ProbeTable
@@ -105,8 +106,9 @@ def _walk(completed: Completed, registry: Registry, probes: ProbeTable) -> Itera
 def _judge_forced(completed: Completed, forced: str, registry: Registry, probes: ProbeTable) -> Judged:
     backend = completed.entry.backend(forced)
     if backend is None:
-        offered = ", ".join(backend.id for backend in completed.entry.chain)
-        raise RequestError(f"{completed.entry.id} has no backend {forced!r}", f"its backends are {offered}")
+        offered = [backend.id for backend in completed.entry.chain]
+        remedy = suggest(forced, offered, f"its backends are {', '.join(offered)}")
+        raise RequestError(f"{completed.entry.id} has no backend {forced!r}", remedy)
     judged = judge(completed, backend, registry, probes)
     if judged.link.state in _UNFIT:
         raise RequestError(f"the pinned backend {forced} does not fit: {judged.link.reason}")

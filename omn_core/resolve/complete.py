@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from omn_core.filter import Filter, compile_filter
 from omn_core.model.catalog import Catalog, Entry, UnitMeaning
 from omn_core.model.request import POLLED_MODES, EmitSpec, Request
 from omn_core.model.target import Target
+from omn_core.nearest import find_nearest
 from omn_core.plugins import PluginRecord, Registry
 
 if TYPE_CHECKING:
@@ -71,8 +71,9 @@ def find_entry(source: str, catalog: Catalog, registry: Registry) -> Entry:
         )
     if distributions:
         raise NotCollected(_not_provided(source, distributions, catalog), _install(distributions))
-    near = difflib.get_close_matches(source, [*catalog.entries, *known.words("sources")], 1)
-    hint = f"did you mean {near[0]!r}?" if near else "'omn list' shows every source"
+    words = [*catalog.entries, *known.words("sources"), *catalog.families(), *registry.commands]
+    near = find_nearest(source, words)
+    hint = "'omn list' shows every source" if near is None else f"did you mean {near!r}?"
     distribution = known.find_family(family)
     if distribution is not None and family not in catalog.families():
         raise NotCollected(f"no source {source!r}: the family {family!r} is not installed", _install((distribution,)))

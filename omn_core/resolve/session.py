@@ -10,6 +10,7 @@ from omn_core.errors import NotCollected, Refused, RequestError, Whose
 from omn_core.model.catalog import Catalog
 from omn_core.model.request import Request, RequestWindow, Session
 from omn_core.model.resolved import ResolvedSession
+from omn_core.nearest import suggest
 from omn_core.plugins import Registry
 from omn_core.resolve.chain import resolve
 from omn_core.resolve.complete import Completed, complete
@@ -72,7 +73,9 @@ def _list_unserved(session: Session) -> tuple[tuple[str, Any, RequestError | Non
     """Return what no build of today does, each with its value, and what is wrong with that value on every machine."""
     budget, band = session.budget_percent, session.cost_band
     no_budget = RequestError(f"a budget is a share in percent, above zero, not {budget!r}")
-    no_band = RequestError(f"no cost band is called {band!r}", f"the bands are {', '.join(_COST_BANDS)}")
+    no_band = RequestError(
+        f"no cost band is called {band!r}", suggest(str(band), _COST_BANDS, f"the bands are {', '.join(_COST_BANDS)}")
+    )
     return (
         ("a budget", budget, None if budget is None or 0 < budget < math.inf else no_budget),
         ("a cost band", band, None if band in (None, *_COST_BANDS) else no_band),

@@ -259,7 +259,7 @@ def test_only_the_one_option_the_catalog_leaves_is_picked_and_it_is_said(ground:
         ({"emits": ["raw@comm"]}, "emit raw is not divided by an attribute"),
         ({"emits": ["summary@task"]}, "lab.depth has no 'task' to divide summary by"),
         ({"emits": ["rate"], "value": "share"}, "emit rate needs values that add up, and 'share' is a level"),
-        ({"keys": ["gpu"]}, "lab.depth has no key 'gpu'; its keys are task, cpu"),
+        ({"keys": ["gpu"]}, "lab.depth has no key 'gpu'; did you mean 'cpu'? its keys are task, cpu"),
         ({"value": "comm"}, "lab.depth measures no 'comm'; its values are depth, share"),
         ({"filter": "colour == 1"}, "lab.depth has no field 'colour'"),
         ({"filter": "dept == 1"}, "did you mean 'depth'?"),
