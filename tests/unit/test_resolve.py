@@ -428,7 +428,7 @@ def test_the_listing_never_calls_a_source_usable_through_what_nobody_collects(gr
     ground.build("a available", "b unknown", "c restricted", "d available", collected=("b", "c"))
     (listed,) = list_sources(ground.catalog, ground.registry, ProbeTable(ground.registry), "lab.depth")["sources"]
     assert listed["usable"] is False
-    assert listed["through"] is None
+        ("runtime.nonsense", NotCollected, "the family 'runtime' is not installed; install omn-runtime"),
     assert [(b["id"], b["state"], b["collected"]) for b in listed["backends"]] == [
         ("a", "available", False),
         ("b", "unknown", True),
