@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omn_core.model.catalog import Catalog
+from omn_core.plugins import Registry
 from omn_core.testing.workloads import Running, Workload, spin
 
 Start = Callable[[Workload], Running]
@@ -207,3 +209,65 @@ def list_open(pid: int) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
             found.append(str(link.readlink()))
     return found
+
+
+def list_process_requests(omn: Any, catalog: Catalog, registry: Registry, pids: Sequence[int]) -> list[dict[str, Any]]:
+    """Return a request on every mechanism that reads files of processes here, its rows listed."""
+    listing = omn("list", "--format", "json").document["sources"]
+    states = {(one["id"], backend["id"]): backend["state"] for one in listing for backend in one["backends"]}
+    requests = []
+    for (source, identifier), row in registry.collectors.items():
+        entry = catalog.entries[source]
+        backend = entry.backend(identifier)
+        # What a graphics driver says of a process (fdinfo) is there for those that use a device alone.
+        reads_files = identifier.startswith(("fs:proc:", "clock:")) and not identifier.endswith("fdinfo")
+        if backend is None or not reads_files or "pid" not in entry.targets_of(backend):
+            continue
+        assert row.several_processes or entry.family == "redis", (source, identifier)
+        modes = [mode for mode in entry.modes_of(backend) if "raw" in entry.emits_of(backend, mode)]
+        if states[source, identifier] == "available" and modes:
+            asked = {"source": source, "backend": identifier, "mode": modes[0], "emits": ["raw"]}
+            more = {"interval": "50ms"} if modes[0] == "poll" else {}
+            requests.append({**asked, **more, "target": {"pid": list(pids)}})
+    return requests
+
+
+@pytest.mark.spec("REQ-10")
+def test_every_source_of_processes_follows_several_and_outlives_the_first(
+    omn: Any, catalog: Catalog, registry: Registry, workload: Start
+) -> None:
+    """One session asks all of them about two processes; one ends in mid-run: its rows end, the other's go on."""
+    first, second = workload(spin(50_000_000)), workload(spin(50_000_000))
+    for program in (first, second):
+        program.wait("ready")
+        program.release()
+        program.wait("spun")
+    pids = (first.pid, second.pid)
+    both = {f"pid {pid}" for pid in pids}
+    requests = list_process_requests(omn, catalog, registry, pids)
+    assert {"cpu.util", "mem.rss", "mem.maps", "mem.numa", "io.process", "proc.fd"} <= {
+        one["source"] for one in requests
+    }
+    session: dict[str, Any] = {"duration": "400ms", "requests": requests}
+    whole = omn("-f", "-", "--input-format", "json", "--format", "json", stdin=json.dumps(session).encode())
+    assert whole.code == 0, whole.stderr
+    for result in whole.document["results"]:
+        assert list_pids(result) == both, result["request"]["source"]
+    requests = [one for one in requests if one["mode"] == "poll"]
+    session = {"launch": ["sh", "-c", f"sleep 0.2; kill -9 {first.pid}; sleep 1"], "requests": requests}
+    cut = omn("-f", "-", "--input-format", "json", "--format", "json", stdin=json.dumps(session).encode())
+    assert cut.code == 0, cut.stderr
+    for result in cut.document["results"]:
+        last_ns = max(row["ts_ns"] for row in result["raw"])
+        last = [name_pid(row) for row in result["raw"] if row["ts_ns"] == last_ns]
+        # A zombie's counters are read once more after its end; the closing read is long after that.
+        assert set(last) - {None} == {f"pid {second.pid}"}, result["request"]
+
+
+def name_pid(row: dict[str, Any]) -> str | None:
+    pid = row["attrs"].get("pid")
+    return None if pid is None else f"pid {pid}"
+
+
+def list_pids(result: dict[str, Any]) -> set[str]:
+    return {name for name in map(name_pid, result["raw"]) if name is not None}

@@ -124,6 +124,24 @@ def test_a_zombie_is_read_to_its_last_nanosecond(catalog: Catalog, workload: Sta
         assert driver.collector.losses().is_empty
 
 
+@pytest.mark.spec("RUN-7", "REQ-10")
+def test_a_process_reaped_after_its_last_reading_lost_nothing(catalog: Catalog, workload: Start) -> None:
+    """One of two ends: its zombie is read once, and neither its rows nor its reaping come after that."""
+    first, second = workload(spin(1)), workload(spin(1))
+    for child in (first, second):
+        child.wait("ready")
+    with drive(catalog, bind_processes(first.pid, second.pid)) as driver:
+        first.release()
+        first.wait("spun")
+        first.release()
+        first.wait_exited()
+        assert {row["task"] for row in driver.sample()} == {first.pid, second.pid}
+        assert {row["task"] for row in driver.sample()} == {second.pid}
+        first.finish()
+        assert {row["task"] for row in driver.sample()} == {second.pid}
+        assert driver.collector.losses().is_empty
+
+
 @pytest.mark.spec("RUN-7", "RUN-6")
 def test_a_process_reaped_in_between_is_the_end_and_one_failed_reading(catalog: Catalog, workload: Start) -> None:
     """The interval that the reaping took away is counted once, and no figure stands for it."""

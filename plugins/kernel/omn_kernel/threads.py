@@ -7,6 +7,7 @@ threads which no reading ever saw are known to have been there, and for how long
 
 from __future__ import annotations
 
+import select
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, TargetGone
 from omn_kernel.counters import Misses
 from omn_kernel.cpu_clock import has_process_clocks, read_process_clock
 from omn_kernel.polling import PolledCollector, Rows
-from omn_kernel.procfs.process import ProcessGone, find_comm, find_parent, find_process_key, list_threads
+from omn_kernel.procfs.process import ProcessGone, find_comm, find_parent, find_process_key, has_ended, list_threads
 from omn_kernel.task_files import DescriptorLoan, TaskFiles, TaskId
 
 Counters = Mapping[str, int]
@@ -98,6 +99,7 @@ class ProcessThreads:
         self, handle: ProcessHandle, tid: int | None, reader: ThreadReader, misses: Misses, *, wants_comm: bool
     ) -> None:
         self.pid = handle.pid
+        self._pidfd = handle.pidfd
         self.key = find_process_key(reader.sysroot, handle.pid)
         self.ended = 0
         self._tid = tid
@@ -109,6 +111,14 @@ class ProcessThreads:
             counters = self._reader.read((self.pid, each))
             if counters is not None:
                 self._threads[each] = _Thread(counters)
+
+    def has_exited(self) -> bool:
+        """Tell whether the process has exited, so that what is read of it from now on is its last."""
+        if self._pidfd is None:
+            return has_ended(self._reader.sysroot, self.pid)
+        poller = select.poll()
+        poller.register(self._pidfd, select.POLLIN)
+        return bool(poller.poll(0))
 
     def advance(self) -> list[ThreadGrowth]:
         """Return what each thread counted since the last reading. Raises ProcessGone when the process is no more."""
@@ -202,15 +212,23 @@ class ThreadCollector(PolledCollector[list[ThreadGrowth]], ABC):
         """Do nothing: each thread's is read where its process is opened."""
 
     def read(self) -> list[ThreadGrowth]:
-        """Return what each thread counted since it was last read. Raises TargetGone when no process is left."""
+        """Return what each thread counted since it was last read. Raises TargetGone when no process is left.
+
+        A process that has exited is read once more, for its last words, and is followed no longer.
+        """
+        if not self.processes:
+            raise TargetGone
         grown: list[ThreadGrowth] = []
         for threads in list(self.processes):
+            is_last = threads.has_exited()
             try:
                 grown += self._advance(threads)
             except ProcessGone:
                 self.misses.note("a process was reaped by its parent before its last reading")
+                is_last = True
+            if is_last:
                 self._drop(threads)
-        if not self.processes:
+        if not self.processes and not grown:
             raise TargetGone
         return grown
 

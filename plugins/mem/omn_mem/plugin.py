@@ -37,9 +37,9 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("mem.thp", "fs:proc:vmstat", "omn_mem.thp:VmstatCollector"),
         CollectorRow("mem.slab", "fs:proc:slabinfo", "omn_mem.slab:CachesCollector"),
         CollectorRow("mem.slab", "fs:proc:meminfo", "omn_mem.slab:TotalsCollector"),
-        CollectorRow("mem.maps", "fs:proc:smaps", "omn_mem.maps:MapsCollector"),
+        CollectorRow("mem.maps", "fs:proc:smaps", "omn_mem.maps:MapsCollector", several_processes=True),
         CollectorRow("mem.numa", "fs:sys:node", "omn_mem.numa:NodesCollector"),
-        CollectorRow("mem.numa", "fs:proc:numa_maps", "omn_mem.numa:ProcessNodesCollector"),
+        CollectorRow("mem.numa", "fs:proc:numa_maps", "omn_mem.numa:ProcessNodesCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),
     ]
