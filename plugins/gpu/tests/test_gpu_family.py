@@ -126,7 +126,7 @@ def test_a_device_that_vanishes_in_the_window_ends_its_request(stub: Stub, omn: 
 
 @pytest.mark.spec("CAT-12", "RES-1")
 def test_each_device_is_read_through_its_own_driver(stub: Stub, omn: Command, sysroot: Sysroot) -> None:
-    """Beside NVIDIA's device a card of amdgpu: the chain passes over NVML with its reason, and says what it never saw."""
+    """Beside NVIDIA's device a card of amdgpu: NVML is passed over with its reason, and what was never seen is said."""
     hwmon = "device/hwmon/hwmon0"
     files = {f"{hwmon}/temp1_input": "45000\n", f"{hwmon}/temp1_label": "edge\n", f"{hwmon}/name": "amdgpu\n"}
     write_card(sysroot, "card1", "amdgpu", "0000:0b:00.0", files)
