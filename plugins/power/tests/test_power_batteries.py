@@ -5,14 +5,17 @@ The layout is that of Documentation/ABI/testing/sysfs-class-power and Documentat
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping
 
 import pytest
+from omn_kernel.polled import PolledFile
 from omn_power.batteries import Batteries
 from omn_power.probes import probe_battery
 from omn_power.supplies import SUPPLIES, compute_battery, list_batteries, parse_supply
 
-from omn_core.api import MachineRefused, Need, ProbeContext, State, Target
+from omn_core.api import MachineRefused, Need, ProbeContext, State, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
@@ -132,6 +135,23 @@ def test_a_battery_that_is_taken_out_has_no_row_and_is_said(sysroot: Sysroot, dr
         write_supply(sysroot, "BAT1", {"NAME": "BAT1", "STATUS": "Unknown", "PRESENT": "0"})
         assert [row["power.supply"] for row in driver.sample()] == ["BAT0"]
         assert driver.collector.facts() == ("the bay of the battery BAT1 was empty at a reading",)
+
+
+@pytest.mark.spec("RUN-7")
+def test_a_battery_whose_driver_goes_is_said_and_the_last_one_is_the_end(
+    sysroot: Sysroot, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel answers ENODEV for what is open."""
+    write_supply(sysroot, "BAT0", BY_ENERGY)
+
+    def refuse(_file: PolledFile) -> bytes:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    with drive() as driver:
+        monkeypatch.setattr(PolledFile, "read", refuse)
+        with pytest.raises(TargetGone):
+            driver.sample()
+        assert driver.collector.facts() == ("the battery BAT0 went away in the window",)
 
 
 def test_properties_are_parsed_by_the_kernels_names() -> None:

@@ -147,6 +147,19 @@ def test_a_clock_that_nothing_counts_is_said_to_be_the_one_of_boot(sysroot: Sysr
     assert "the clock the kernel was given at its boot" in said
 
 
+@pytest.mark.spec("PWR-1")
+def test_a_cpu_without_a_line_any_more_is_said(sysroot: Sysroot, drive: Drive) -> None:
+    """/proc/cpuinfo lists the cpus that are online; one that the target names and is gone is a failed read."""
+    sysroot.write("/proc/cpuinfo", X86)
+    with drive(CPUINFO) as whole, drive(CPUINFO, 5) as one:
+        sysroot.write("/proc/cpuinfo", X86[: X86.index(b"processor\t: 5")])
+        assert pick(whole.sample()) == [(0, 400_000_000)]
+        assert one.sample() == []
+        assert whole.collector.facts() == ("cpu 5 went offline in the window",)
+        assert whole.collector.losses().is_empty
+        assert one.collector.losses().reasons == ("cpu 5 was offline at a reading",)
+
+
 @pytest.mark.parametrize(("content", "cpus"), [(ARM64, {0: None, 1: None}), (S390, {}), (b"", {})])
 def test_a_cpuinfo_without_clocks_states_none(sysroot: Sysroot, content: bytes, cpus: Mapping[int, int | None]) -> None:
     """Other architectures write other lines; the probe says which one is missing."""

@@ -5,15 +5,18 @@ The layouts are those of Documentation/hwmon/sysfs-interface.rst and Documentati
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 
 import pytest
 from omn_kernel.hwmon import HWMON
+from omn_kernel.polled import PolledFile
 from omn_power.probes import probe_temperature
 from omn_power.sensors import THERMAL, list_sensors
 from omn_power.temperatures import Temperatures
 
-from omn_core.api import MachineRefused, Need, ProbeContext, State, Target
+from omn_core.api import MachineRefused, Need, ProbeContext, State, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
@@ -149,6 +152,31 @@ def test_a_sensor_that_tells_nothing_is_absent_and_counted(sysroot: Sysroot, dri
         losses = driver.collector.losses()
     assert losses.failed_reads == 2
     assert losses.reasons == ("thermal/soc gave no temperature", "lm75/temp1 says that it is at fault")
+
+
+def test_a_sensor_that_goes_away_is_said_and_the_last_one_is_the_end(
+    sysroot: Sysroot, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver was unloaded: the kernel answers ENODEV for what is open. One that is busy is a failed read."""
+    write_zone(sysroot, 0, "soc", 30_000)
+    write_zone(sysroot, 1, "gpu", 31_000)
+    answers = {"thermal_zone0": errno.ENODEV, "thermal_zone1": errno.EAGAIN}
+    read = PolledFile.read
+
+    def answer(file: PolledFile) -> bytes:
+        for zone, code in answers.items():
+            if zone in file.path:
+                raise OSError(code, os.strerror(code))
+        return read(file)
+
+    with drive("power.sensor") as driver:
+        monkeypatch.setattr(PolledFile, "read", answer)
+        assert driver.sample() == []
+        assert driver.collector.losses().reasons == ("thermal/gpu: Resource temporarily unavailable",)
+        assert driver.collector.facts() == ("the sensor thermal/soc went away in the window",)
+        answers["thermal_zone1"] = errno.ENODEV
+        with pytest.raises(TargetGone):
+            driver.sample()
 
 
 def test_a_machine_without_sensors_names_the_files(sysroot: Sysroot, drive: Drive) -> None:
