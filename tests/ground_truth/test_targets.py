@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +271,47 @@ def name_pid(row: dict[str, Any]) -> str | None:
 
 def list_pids(result: dict[str, Any]) -> set[str]:
     return {name for name in map(name_pid, result["raw"]) if name is not None}
+
+
+SEND = """
+import socket
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.bind(("127.0.0.1", 0))  # a closed port would be answered
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    for _ in range(1000):
+        sender.sendto(b"x" * 100, receiver.getsockname())
+"""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[int]:
+    """A process in a network namespace of its own, in which lo is up and nothing else is."""
+    missing = [tool for tool in ("unshare", "nsenter", "ip") if shutil.which(tool) is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip(
+            f"{', '.join(missing)}: not installed here" if missing else "only root can make a network namespace"
+        )
+    program = "ip link set lo up && echo inside && exec cat"
+    with subprocess.Popen(
+        ["unshare", "--net", "--", "sh", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        if child.stdout.readline() != b"inside\n":
+            pytest.skip("no network namespace can be made here")
+        yield child.pid
+        child.stdin.close()
+
+
+@pytest.mark.spec("REQ-1", "NET-1")
+def test_an_interface_of_another_namespace_is_that_ones_alone(omn: Any, elsewhere: int) -> None:
+    """A thousand datagrams of 100 bytes over the other namespace's lo, exact to their headers; omn stays outside."""
+    inode = os.stat(f"/proc/{elsewhere}/ns/net").st_ino
+    asked = ("net.bytes", "-m", "count", "-e", "count", "--keys", "iface,dir", "--format", "json")
+    program = ("nsenter", f"--net=/proc/{elsewhere}/ns/net", sys.executable, "-c", SEND)
+    ran = omn(*asked, "--iface", f"pid:{elsewhere}/lo", "--", *program)
+    assert ran.code == 0, ran.stderr
+    moved = {(one["key"]["iface"], one["key"]["dir"]): one["emits"]["count"]["value"] for one in ran.result["series"]}
+    assert moved == {(f"{inode}:1", way): 1000 * (100 + 28) for way in ("rx", "tx")}
+    target = ran.result["request"]["target"]
+    assert (target["netns_inode"], target["netns"], target["index"]) == (inode, f"pid:{elsewhere}", 1)
