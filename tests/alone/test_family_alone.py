@@ -39,7 +39,7 @@ def test_the_family_measures_a_program(omn: Any) -> None:
     for source in of_programs or of_machine:
         target = () if of_programs else ("--system",)
         ran = omn(source, *asked, *target, "--", "sleep", "0.2")
-        if ran.code != 3:
+        if ran.code != 3 and (ran.code or ran.result["events_seen"]):
             break
     assert ran.code == 0, ran.stderr
     assert ran.document["program"]["exit"] == {"code": 0}

@@ -42,7 +42,8 @@ class Interfaces:
     """The interfaces of a target: the one that it names, or those of the network namespace that omn is in.
 
     Where no figure is divided by interface, those that do not lead out of the namespace are left out, and named where
-    they moved something. What came, went and was renamed is said in `facts`.
+    they moved something. Where an emit alone divides one, they are in the figures beside it too, and named. What came,
+    went and was renamed is said in `facts`.
     """
 
     def __init__(self, target: BoundTarget, resolved: ResolvedRequest, sysroot: str, misses: Misses) -> None:
@@ -51,7 +52,8 @@ class Interfaces:
         self.is_divided = self._named is not None or any(map(resolved.is_divided_by, ("iface", "name")))
         self._misses = misses
         self._last: Mapping[int, Link] | None = None
-        self._omitted: dict[int, Link] = {}
+        self._is_picked = bool({"iface", "name"} & {*resolved.keys, *resolved.filter_fields})
+        self._first: dict[int, Link] = {}
         self._names: dict[int, str] = {}
         self._facts: dict[str, None] = {}
 
@@ -86,14 +88,11 @@ class Interfaces:
     def _is_wanted(self, link: Link, links: Mapping[int, Link]) -> bool:
         if self._named is not None:
             return link.index == self._named.index
-        if self.is_divided:
-            return True
-        reason = explain_omission(link, links)
-        if reason is None:
-            return True
-        if self._omitted.setdefault(link.index, link).counters != link.counters:
-            self._facts[f"{link.name} is left out of the figure: {reason}"] = None
-        return False
+        reason = None if self._is_picked else explain_omission(link, links)
+        if reason is not None and self._first.setdefault(link.index, link).counters != link.counters:
+            place = "in the figures beside the others" if self.is_divided else "left out of the figure"
+            self._facts[f"{link.name} is {place}: {reason}"] = None
+        return reason is None or self.is_divided
 
     def _note_changes(self, last: Mapping[int, Link], links: Mapping[int, Link], chosen: Mapping[int, Link]) -> None:
         """Say what came and went, and count what is in no row: before a first reading, and after a last one.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import pytest
 from networks import Pair, make_network, pair
 from omn_kernel.interfaces import bind_iface
 from omn_kernel.links import COUNTERS, Link
 from omn_net.interfaces import explain_omission
 
-from omn_core.api import MachineRefused, ProbeContext, RequestError, Target, TargetGone
+from omn_core.api import EmitSpec, MachineRefused, ProbeContext, RequestError, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
@@ -89,12 +90,14 @@ def lay_out(sysroot: Sysroot, interfaces: Mapping[str, Mapping[str, int]], count
 def drive(registry: Registry, catalog: Catalog, sysroot: Sysroot) -> Drive:
     """Make the driver of a source on the tree: of the machine, or of one interface."""
 
-    def drive_one(source: str, *keys: str, iface: str | None = None) -> Driver:
+    def drive_one(source: str, *keys: str, iface: str | None = None, emit: EmitSpec | None = None) -> Driver:
         backend, root = "fs:sys:statistics", str(sysroot)
         target = bind_machine()
         if iface is not None:
             target = bind_iface(Target("iface", iface), ProbeContext("iface", sysroot=root))
         resolved = resolve_onto(catalog.entries[source], backend, target.target, mode="poll", keys=keys)
+        if emit is not None:
+            resolved = attrs.evolve(resolved, emits=(emit,))
         return Driver(registry.load(registry.collectors[source, backend].factory)(), resolved, target, sysroot=root)
 
     return drive_one
@@ -126,6 +129,28 @@ def test_the_machine_is_the_interfaces_that_lead_out(sysroot: Sysroot, drive: Dr
         f"interfaces: {INODE}:2 is eth0",
         "lo is left out of the figure: what it moves never leaves the machine",
     )
+
+
+def test_what_is_divided_by_an_emit_alone_says_what_overlaps(sysroot: Sysroot, drive: Drive) -> None:
+    """Every interface is in the rows of `summary@name`, and so in any figure beside it; a key keeps them apart."""
+    lay_out(sysroot, {"lo": {"index": 1}, "eth0": {"index": 2}})
+    named = EmitSpec("summary", attribute="name")
+    with drive("net.bytes", emit=named) as driver, drive("net.bytes", "iface", emit=named) as apart:
+        lay_out(sysroot, {"lo": {"index": 1, "rx_bytes": 5}, "eth0": {"index": 2, "rx_bytes": 7}})
+        assert pick(driver.sample(), "name", "bytes") == [("eth0", 7), ("lo", 5)]
+        apart.sample()
+        said = "lo is in the figures beside the others: what it moves never leaves the machine"
+        assert said in driver.collector.facts()
+        assert said not in apart.collector.facts()
+
+
+def test_nothing_that_leads_out_is_a_zero(sysroot: Sysroot, drive: Drive) -> None:
+    """In a namespace with a loopback alone nothing leaves: a measurement, and the loopback is named."""
+    lay_out(sysroot, {"lo": {"index": 1, "rx_bytes": 5}})
+    with drive("net.bytes") as driver:
+        lay_out(sysroot, {"lo": {"index": 1, "rx_bytes": 9}})
+        assert pick(driver.sample(), "bytes", "iface") == [(0, None)]
+        assert driver.collector.facts() == ("lo is left out of the figure: what it moves never leaves the machine",)
 
 
 def test_an_interface_keeps_its_counters_under_another_name(sysroot: Sysroot, drive: Drive) -> None:

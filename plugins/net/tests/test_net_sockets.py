@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from another_user import run_as_another_user
 from networks import Network, Pair, make_network, pair
 from omn_kernel.cpus import FOLDER
 from omn_kernel.ethtool import read_driver_counters
@@ -21,11 +22,11 @@ from omn_kernel.procfs.interrupts import parse_counts, parse_interrupts
 from omn_kernel.procfs.net import parse_softnet
 from omn_kernel.sysfs import parse_number_list
 
-from omn_core.api import BoundTarget, Target
+from omn_core.api import BoundTarget, MachineRefused, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.fixtures import Command
-from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
+from omn_core.testing.harness import Driver, bind_machine, bind_processes, release, resolve_onto
 
 __all__ = ["make_network", "pair"]
 
@@ -345,3 +346,60 @@ def test_what_cpus_did_with_packets_lies_between_readings_by_hand(drive: Drive) 
     assert 1000 <= inner[0] <= sum(row["processed"] for row in rows) <= outer[0]
     assert inner[1] <= received <= outer[1]
     assert all(row["dropped"] >= 0 and row["backlog"] >= 0 for row in rows)
+
+
+@pytest.mark.parametrize("source", ["net.tcp.state", "net.tcp.rtt"])
+def test_another_users_sockets_are_refused_by_the_capability(source: str) -> None:
+    """His descriptors are closed, and so are which sockets they name; those of the machine are everyone's to list."""
+    printed = run_as_another_user(
+        """
+        from omn_core.api import MachineRefused, Target
+        from omn_core.catalog.load import load_catalog
+        from omn_core.plugins import discover
+        from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
+        registry = discover()
+        catalog = load_catalog(registry)
+        """
+        f"""
+        source = {source!r}
+        factories = {{name: registry.load(registry.collectors[source, name].factory)
+                     for name in ("nl:sock_diag", "nl:sock_diag:fd")}}
+        """,
+        f"""
+        target = bind_processes({os.getpid()})
+        resolved = resolve_onto(catalog.entries[source], "nl:sock_diag:fd", target.target)
+        try:
+            Driver(factories["nl:sock_diag:fd"](), resolved, target).__enter__()
+        except MachineRefused as refused:
+            print(refused)
+        resolved = resolve_onto(catalog.entries[source], "nl:sock_diag", Target("system"))
+        with Driver(factories["nl:sock_diag"](), resolved, bind_machine()) as driver:
+            driver.sample()
+            print(driver.collector.losses().is_empty)
+        """,
+    )
+    refusal, is_whole = printed.splitlines()
+    assert "does not let this user read its fd: CAP_SYS_PTRACE is missing" in refusal
+    assert is_whole == "True"
+
+
+@pytest.mark.spec("RUN-7")
+def test_a_process_that_ends_takes_its_sockets_along(drive: Drive) -> None:
+    """At once a refusal, later the end of the request; never a count of zero."""
+    child = subprocess.Popen([sys.executable, "-c", LISTEN_TWICE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout.readline() == b"ready\n"
+    with drive("net.tcp.state", "nl:sock_diag:fd", bind_processes(child.pid)) as driver:
+        (row,) = driver.sample()
+        assert row["sockets"] == 4
+        target = bind_processes(child.pid)
+        child.stdin.close()
+        child.wait()
+        child.stdout.close()
+        with pytest.raises(TargetGone):
+            driver.sample()
+    late = drive("net.tcp.state", "nl:sock_diag:fd", target)
+    with pytest.raises(MachineRefused, match="has ended"):
+        late.__enter__()
+    release(target)
