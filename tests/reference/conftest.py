@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-VERDICT = "verdict"
-"""The property of a test's report that holds its pair's verdict."""
-
-
-def iter_verdicts(terminalreporter: Any) -> Iterator[str]:
-    """Yield the verdicts of the run, in the order of the pairs."""
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            yield from (value for name, value in getattr(report, "user_properties", ()) if name == VERDICT)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print each pair's verdict, and how many there are of each."""
-    verdicts = list(dict.fromkeys(iter_verdicts(terminalreporter)))
-    if not verdicts:
-        return
-    terminalreporter.section("reference pairs")
-    for verdict in sorted(verdicts, key=lambda text: text.split()[1:]):
-        terminalreporter.write_line(verdict)
-    words = [verdict.split()[0] for verdict in verdicts]
-    counts = [f"{words.count(word)} {word}" for word in ("PASS", "KNOWN", "SKIP", "FAIL") if word in words]
-    terminalreporter.write_line(f"reference pairs: {', '.join(counts)}")
+from reference.kept import VERDICTS
+from reference.verdict import State, Verdict
 
 
 @pytest.fixture
-def tell(record_property: Any) -> Any:
+def tell(pytestconfig: pytest.Config) -> Callable[[Verdict], None]:
     """The function that keeps a verdict for the summary, and passes, skips or fails by it."""
+    kept = pytestconfig.stash.setdefault(VERDICTS, [])
 
-    def keep(verdict: Any) -> None:
-        record_property(VERDICT, str(verdict))
-        if verdict.state.value == "SKIP":
-            pytest.skip(verdict.reason)
-        assert verdict.state.value in ("PASS", "KNOWN"), str(verdict)
+    def keep(verdict: Verdict) -> None:
+        kept.append(verdict)
+        if verdict.state is State.SKIP:
+            pytest.skip(str(verdict.reason))
+        assert verdict.state is not State.FAIL, str(verdict)
 
     return keep
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print each pair's verdict, and how many there are of each."""
+    verdicts = config.stash.get(VERDICTS, [])
+    if not verdicts:
+        return
+    terminalreporter.section("reference pairs")
+    for verdict in verdicts:
+        terminalreporter.write_line(str(verdict))
+    states = [verdict.state for verdict in verdicts]
+    counts = [f"{states.count(state)} {state.value}" for state in State if state in states]
+    terminalreporter.write_line(f"reference pairs: {', '.join(counts)}")

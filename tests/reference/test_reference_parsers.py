@@ -179,6 +179,7 @@ CASES: list[tuple[str, str, dict[str, float]]] = [
         "machine_files:parse_status",
         {"VmRSS": 1356 * 1024, "Threads": 1, "voluntary_ctxt_switches": 0},
     ),
+    ("debian12/numastat.txt", "numactl:parse_numastat", {"0.bytes": 1.71 * 1024 * 1024}),
 ]
 """A captured output, its parser, and what stands in it, read by eye and converted to omn's units."""
 

@@ -18,7 +18,7 @@ from reference.stages import STAGES, Stood
 from reference.tools import Counting, make_argv, run_tool
 from reference.verdict import State, Verdict, judge
 from reference.window import TIMEOUT_S, OmnEndedError, Window
-from reference.workloads import Wrapped, find_innermost, make_pairs_workload
+from reference.workloads import Wrapped, find_innermost, make_pairs_workload, wait_blocked
 
 
 def run_pair(pair: Pair, omn: Command, folder: Path) -> Verdict:
@@ -80,18 +80,20 @@ def _bring_to_window(pair: Pair, step: Step, running: Running, stood: Stood) -> 
     """Bring the workload to where the window is to open, and return its own pid."""
     running.wait(step.begin)
     pid = find_innermost(running.pid)
+    wait_blocked(pid, TIMEOUT_S)
     stood.admit(pid)
     if pair.tool.when in (When.HELD, When.DURING):
-        _pass_on(running, step)
+        _pass_on(running, step, pid)
     return pid
 
 
-def _pass_on(running: Running, step: Step) -> None:
-    """Let the workload go on from its first step, and wait for the last one if there is one."""
+def _pass_on(running: Running, step: Step, pid: int) -> None:
+    """Let the workload go on from its first step, and if there is a last one, until it sleeps there."""
     if step.until != step.begin:
         running.release()
-    if step.until is not None and step.until != step.begin:
-        running.wait(step.until)
+        if step.until is not None:
+            running.wait(step.until)
+            wait_blocked(pid, TIMEOUT_S)
 
 
 def _observe(pair: Pair, running: Running | None, words: Mapping[str, str]) -> list[str]:
@@ -101,15 +103,15 @@ def _observe(pair: Pair, running: Running | None, words: Mapping[str, str]) -> l
         texts = [run_tool(tool, words)]
     elif tool.when is When.AROUND:
         before = run_tool(tool, words)
-        _pass_on(running, step)
+        _pass_on(running, step, int(words["pid"]))
         texts = [before, run_tool(tool, words)]
     elif tool.when is When.SPANNING:
         with Counting(tool, words) as counting:
-            _pass_on(running, step)
+            _pass_on(running, step, int(words["pid"]))
             counting.stop()
         texts = [Path(words["output"]).read_text()]
     else:
-        _pass_on(running, step)
+        _pass_on(running, step, int(words["pid"]))
         texts = []
     return texts
 

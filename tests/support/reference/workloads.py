@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
 
 from omn_core.testing import workloads as published
-from omn_core.testing.workloads import Workload, make_workload
+from omn_core.testing.workloads import Workload, WorkloadError, make_workload
 from reference.model import Step, fill
 
 
@@ -276,6 +277,19 @@ def find_innermost(pid: int) -> int:
         if not children:
             return pid
         pid = int(children[0])
+
+
+def wait_blocked(pid: int, timeout_s: float) -> None:
+    """Wait until a workload that reported a step sleeps in it.
+
+    Between the report and the sleep it still runs, or waits for a cpu that others keep from it, and its counters move.
+    Raises WorkloadError where it does neither within the time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        if time.monotonic() > deadline:
+            raise WorkloadError(f"process {pid} did not sleep at its step in {timeout_s} s")
+        time.sleep(0.001)
 
 
 _OWN = frozenset(
