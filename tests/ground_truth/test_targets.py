@@ -142,6 +142,21 @@ def test_a_docker_without_its_daemon_is_refused_in_its_own_words(omn: Any, monke
 
 
 @pytest.mark.spec("REQ-11")
+def test_from_inside_a_cgroup_namespace_a_container_is_refused(omn: Any, runtime: Callable[[str, int], None]) -> None:
+    """Whatever its runtime would answer, the paths that are shown in here are not the machine's."""
+    runtime("5f3c", 1)
+    argv = ["unshare", "--cgroup", "--", *omn.argv, "cpu.util", "--container", "web", "-d", "100ms"]
+    try:
+        done = subprocess.run(argv, env=omn.environment(), capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("unshare: not installed here")
+    if done.stderr.startswith("unshare: "):
+        pytest.skip(f"no cgroup namespace can be made here: {done.stderr.strip()}")
+    assert done.returncode == 1
+    assert "omn is inside a cgroup namespace" in done.stderr
+
+
+@pytest.mark.spec("REQ-11")
 def test_the_version_is_chosen_for_each_controller_and_each_cgroup(omn: Any, make_cgroup: MakeCgroup) -> None:
     """On one machine a cgroup of cgroup2 is read there and one of a v1 controller where it stands, unpinned."""
     made = {"fs:cgroup1:cpuacct": make_cgroup("cpuacct"), "fs:cgroup2:cpu.stat": make_cgroup("unified")}

@@ -44,15 +44,9 @@ def find_container_cgroup(container: Container, sysroot: str) -> ContainerCgroup
 
     Each of docker, podman and nerdctl names the cgroup after the container's id, and the process may be in one below
     it. A hierarchy in which no part of the path is so named (cgroup2 on a hybrid machine may be one) has no cgroup of
-    the container's. Raises MachineRefused inside a cgroup namespace, for a process that is not here, and for one whose
-    cgroups are not the container's.
+    the container's. Raises MachineRefused for a process that is not here, and for one whose cgroups are not the
+    container's.
     """
-    if is_in_cgroup_namespace(sysroot):
-        raise MachineRefused(
-            f"container {container.asked!r} has no cgroup that can be told from in here: omn is inside a cgroup "
-            "namespace, and the kernel shows it no path from the root",
-            "run omn outside the container, in the machine's own cgroup namespace",
-        )
     paths = {
         hierarchy: own
         for hierarchy, path in _read_paths(container, sysroot).items()
@@ -110,8 +104,15 @@ def _make_place(container: Container, paths: Mapping[str, str], sysroot: str) ->
 def bind_container(target: Target, context: ProbeContext) -> BoundTarget:
     """Find a container's cgroup by asking its runtime; the target is that cgroup from here on.
 
-    Raises MachineRefused, with a sentence for each way of not being one, and RequestError for what names none.
+    Raises MachineRefused inside a cgroup namespace, before anyone is asked, and with a sentence for each way of not
+    being a container's name; RequestError for what can be none.
     """
+    if is_in_cgroup_namespace(context.sysroot):
+        raise MachineRefused(
+            f"container {target.value!r} has no cgroup that can be told from in here: omn is inside a cgroup "
+            "namespace, and the kernel shows it no path from the root",
+            "run omn outside the container, in the machine's own cgroup namespace",
+        )
     found = find_container_cgroup(get_container(target.value), context.sysroot)
     return BoundTarget(
         Target("cgroup", found.place.path),
