@@ -180,6 +180,15 @@ CASES: list[tuple[str, str, dict[str, float]]] = [
         {"VmRSS": 1356 * 1024, "Threads": 1, "voluntary_ctxt_switches": 0},
     ),
     ("debian12/numastat.txt", "numactl:parse_numastat", {"0.bytes": 1.71 * 1024 * 1024}),
+    ("debian12/nstat.txt", "iproute:parse_nstat", {"UdpOutDatagrams": 19652}),
+    ("debian12/sar-sockets.txt", "sysstat:parse_sar_sockets", {"sockets": 20, "tcp": 4, "udp": 0}),
+    (
+        "debian12/ss-round-trip.txt",
+        "iproute:parse_round_trip",
+        {"rtt_ns": 23000, "rttvar_ns": 13000, "min_rtt_ns": 8000},
+    ),
+    ("debian12/ss-sockets.txt", "iproute:parse_sockets", {"4711.ESTAB": 2, "4711.LISTEN": 1}),
+    ("debian12/ss-summary.txt", "iproute:parse_socket_summary", {"TCP.total": 4, "UDP.total": 0}),
 ]
 """A captured output, its parser, and what stands in it, read by eye and converted to omn's units."""
 

@@ -279,6 +279,44 @@ def find_innermost(pid: int) -> int:
         pid = int(children[0])
 
 
+def connect_locally(count: int, port: int) -> Workload:
+    """Make so many TCP connections on the loopback, both ends its own, used once. Steps: `ready`, `connected`."""
+    return make_workload(
+        f"make {count} connections",
+        f"""
+import socket
+step("ready")
+listening = socket.create_server(("127.0.0.1", {port}))
+held = []
+for _ in range({count}):
+    near = socket.create_connection(("127.0.0.1", {port}))
+    far, _ = listening.accept()
+    near.sendall(b"x")
+    far.recv(1)
+    held += [near, far]
+step("connected")
+""",
+    )
+
+
+def open_udp_sockets(count: int, datagrams: int) -> Workload:
+    """Open and bind so many UDP sockets, and send datagrams to the first. Steps: `ready`, `opened`."""
+    return make_workload(
+        f"open {count} sockets",
+        f"""
+import socket
+step("ready")
+held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range({count})]
+for one in held:
+    one.bind(("127.0.0.1", 0))
+for _ in range({datagrams}):
+    held[-1].sendto(b"x", held[0].getsockname())
+    held[0].recv(1)
+step("opened")
+""",
+    )
+
+
 def wait_blocked(pid: int, timeout_s: float) -> None:
     """Wait until a workload that reported a step sleeps in it.
 
@@ -296,6 +334,6 @@ _OWN = frozenset(
     {
         "open_descriptors", "start_threads", "fork_children", "fork_steadily", "fault_steadily", "read_steadily",
         "write_through", "contend", "sleep_often", "sleep_steadily", "change_cpus", "share_cpu", "send_datagrams",
-        "send_steadily",
+        "send_steadily", "connect_locally", "open_udp_sockets",
     }
 )  # fmt: skip

@@ -163,3 +163,10 @@ def parse_mpstat_softirq(text: str) -> Figures:
                 kind = heading.removesuffix("/s")
                 found[kind] = found.get(kind, 0) + parse_number(row[heading])
     return found
+
+
+def parse_sar_sockets(text: str) -> Figures:
+    """Read `sar -n SOCK`: sockets in use."""
+    names = {"totsck": "sockets", "tcpsck": "tcp", "udpsck": "udp"}
+    row = _average(text, "totsck", "udpsck")
+    return dict(zip(names.values(), _take(row, *names), strict=True))
