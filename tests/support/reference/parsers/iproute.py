@@ -27,8 +27,8 @@ def parse_sockets(text: str) -> Figures:
     """Read `ss -H -tanp`: how many sockets each process has in each state, `12.ESTAB`."""
     found: dict[str, float] = {}
     rows = [line.split() for line in text.splitlines() if line.strip()]
-    if not rows:
-        raise UnreadableError("no socket")
+    if not rows or any(len(row) < 5 for row in rows):
+        raise UnreadableError("no rows of sockets")
     for row in rows:
         for pid in set(re.findall(r"pid=(\d+),", row[-1])):
             found[f"{pid}.{row[0]}"] = found.get(f"{pid}.{row[0]}", 0) + 1
