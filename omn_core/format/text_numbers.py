@@ -27,7 +27,9 @@ def _explain_nothing(result: Result) -> str:
     """Say why there is no series at all."""
     if result.failure is not None:
         return "no answer"
-    return "no series: no event carried a key" if result.window.length_ns else "no series: nothing was watched"
+    if not result.window.length_ns:
+        return "no series: nothing was watched"
+    return "no series: no event carried a key" if result.events_seen else "no series: there was no event"
 
 
 def add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> None:

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from terminals import on_terminal
 
+from omn_core.cli.app import Application
+from omn_core.cli.completion import iter_items
+from omn_core.plugins import Registry
+
 pytestmark = pytest.mark.spec("REQ-13")
 
 
-def offered(omn: Any, *words: str) -> dict[str, str]:
+def offered(registry: Registry, *words: str) -> dict[str, str]:
     """Return what could stand in place of the last word: each with its kind."""
-    ran = omn("completion", "bash", "--", *words)
-    assert (ran.code, ran.stderr) == (0, "")
-    rows = [line.split("\t") for line in ran.stdout.decode().splitlines()]
-    assert all(len(row) == 3 for row in rows)
-    return {value: kind for kind, value, _ in rows}
+    return {item.value: item.type for item in iter_items(Application(registry, words), list(words))}
 
 
 @pytest.mark.parametrize(
@@ -58,28 +58,30 @@ def offered(omn: Any, *words: str) -> dict[str, str]:
         (("no.such", "-m", ""), [], ["poll"]),
     ],
 )
-def test_what_could_stand_there_is_offered(omn: Any, words: tuple[str, ...], some: list[str], none: list[str]) -> None:
+def test_what_could_stand_there_is_offered(
+    registry: Registry, words: tuple[str, ...], some: list[str], none: list[str]
+) -> None:
     """Sources and commands first, then options and their values, of the source that was named."""
-    found = offered(omn, *words)
+    found = offered(registry, *words)
     assert set(some) <= found.keys()
     assert not set(none) & found.keys()
     assert all(value.startswith(words[-1].partition("=")[2] if "=" in words[-1] else words[-1]) for value in found)
 
 
-def test_the_machines_own_names_are_offered(omn: Any) -> None:
+def test_the_machines_own_names_are_offered(registry: Registry) -> None:
     """Processes by number, interfaces, cpus, and cgroups a level at a time."""
-    assert str(os.getpid()) in offered(omn, "mem.rss", "--pid", "")
-    assert f"1,{os.getpid()}" in offered(omn, "mem.rss", "--pid", f"1,{os.getpid()}")
-    assert "0" in offered(omn, "cpu.util", "--cpu", "")
-    assert set(os.listdir("/sys/class/net")) == offered(omn, "net.bytes", "--iface", "").keys()
-    groups = offered(omn, "cpu.util", "--cgroup", "/")
+    assert str(os.getpid()) in offered(registry, "mem.rss", "--pid", "")
+    assert f"1,{os.getpid()}" in offered(registry, "mem.rss", "--pid", f"1,{os.getpid()}")
+    assert "0" in offered(registry, "cpu.util", "--cpu", "")
+    assert set(os.listdir("/sys/class/net")) == offered(registry, "net.bytes", "--iface", "").keys()
+    groups = offered(registry, "cpu.util", "--cgroup", "/")
     assert all(group.count("/") == 1 for group in groups)
 
 
-def test_files_and_folders_are_left_to_the_shell(omn: Any) -> None:
+def test_files_and_folders_are_left_to_the_shell(registry: Registry) -> None:
     """The shell knows them better."""
-    assert offered(omn, "-f", "ses") == {"ses": "file"}
-    assert offered(omn, "mem.rss", "-o", "") == {"": "dir"}
+    assert offered(registry, "-f", "ses") == {"ses": "file"}
+    assert offered(registry, "mem.rss", "-o", "") == {"": "dir"}
 
 
 @pytest.fixture
@@ -209,6 +211,12 @@ def test_fish_completes(omn: Any, folder: Path, typed: str, completed: str) -> N
         check=True,
     )
     assert completed in [line.rstrip("\t") for line in ran.stdout.splitlines()], ran.stdout + ran.stderr
+
+
+def test_the_words_are_printed_a_line_each(omn: Any) -> None:
+    """The kind, the word and its meaning, tabs between: what the scripts read."""
+    ran = omn("completion", "bash", "--", "mem.rss", "-m", "sn")
+    assert (ran.code, ran.stdout, ran.stderr) == (0, b"plain\tsnapshot\temits summary, raw\n", "")
 
 
 def test_the_scripts_are_printed_alone(omn: Any) -> None:

@@ -90,6 +90,13 @@ def test_what_one_of_several_lost_stands_with_it_and_is_summed_up() -> None:
     assert "  window     500 ms, 1 event\n" in text
 
 
+def test_why_there_is_no_series_is_said() -> None:
+    """Nothing happened is something else than nobody could be told apart."""
+    silent = make_result(make_batch([]), keys=["task"])
+    assert "no series: there was no event" in render(make_document(silent))
+    assert "no series: no event carried a key" in render(make_document(attrs.evolve(silent, events_seen=2)))
+
+
 def test_timelines_of_several_series_are_courses_below_each_other() -> None:
     """A line a series over one stretch of time: its own greatest is full height, a cell without a point is blank."""
     opened = WINDOW.opened_ns
