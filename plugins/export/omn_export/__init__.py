@@ -1,0 +1,1 @@
+"""Files in formats that other tools read."""

@@ -1,0 +1,1 @@
+"""The Perfetto trace writer: tracks, events on them, and the file they make. It knows nothing of what they mean."""
