@@ -83,7 +83,7 @@ def _iter_default(default: FamilyDefault) -> Iterator[str]:
     if default.none is not None:
         yield f"Composes nothing: {default.none}."
         return
-    yield "Asks what its band holds and the target serves."
+    yield "Asks what its band holds and the target serves ([a family's name](../lazy.md))."
     yield ""
     rows = [
         (f"`--cost {band}`", f"`{render_command(request)}`")

@@ -8,6 +8,7 @@ build's (exit 3, nothing installed here collects it).
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 import attrs
 
@@ -118,3 +119,16 @@ class PluginError(OmnError):
 
     def __str__(self) -> str:
         return f"plugin {self.name!r} ({self.distribution or 'no distribution'}): {self.reason}"
+
+
+_FIRST_TO_FIX = (Whose.REQUEST, Whose.BUILD, Whose.MACHINE)
+
+
+def combine_refusals(refusals: Sequence[Refused]) -> Refused:
+    """Return one refusal that names every different one of these, the first to fix deciding whose it is."""
+    different = {(one.whose, one.reason, one.remedy): one for one in refusals}
+    ordered = sorted(different.values(), key=lambda one: _FIRST_TO_FIX.index(one.whose))
+    if len(ordered) == 1:
+        return ordered[0]
+    said = "\n".join(f"  {one}" for one in ordered)
+    return Refused(ordered[0].whose, f"{len(ordered)} things stand in the way:\n{said}")

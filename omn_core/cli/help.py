@@ -1,4 +1,4 @@
-"""`omn help SOURCE`: one source explained, from its catalog entry and this machine's answers."""
+"""`omn help SOURCE`: one source explained, from its catalog entry and this machine's answers; or a whole family."""
 
 from __future__ import annotations
 
@@ -21,17 +21,25 @@ _EXAMPLES = {
 }
 
 
-@click.command("help", epilog="\b\nExamples:\n  omn help mem.rss\n  omn help\n")
+@click.command("help", epilog="\b\nExamples:\n  omn help mem.rss\n  omn help mem\n  omn help\n")
 @click.argument("source", required=False, shell_complete=offer("topics"))
 @click.pass_context
 def help_command(context: click.Context, /, source: str | None) -> int:
-    """Explain SOURCE: what it measures, on what, how to ask it, and what serves it here."""
+    """Explain SOURCE: what it measures, on what, how to ask it, and what serves it here.
+
+    The name of a family in its place is explained by its sources and by what it asks alone.
+    """
     application = get_application(context)
     if source is None or source in application.registry.commands:
         parent = context.parent
         assert parent is not None
         command = parent.command if source is None else parent.command.get_command(parent, source)  # type: ignore[attr-defined]  # the group's
         print(command.get_help(click.Context(command, info_name=source or "omn", parent=parent if source else None)))
+        return 0
+    if source in application.catalog.families():
+        from omn_core.cli.family import iter_family_help
+
+        print("\n".join(iter_family_help(source, application.catalog, application.registry)))
         return 0
     print("\n".join(_iter_lines(application, find_entry(source, application.catalog, application.registry))))
     return 0

@@ -72,7 +72,25 @@ def _iter_lines(application: Application, listing: dict[str, Any], word: str | N
         yield f"Not loaded whole: {', '.join(broken)}. 'omn plugins' says why."
     yield ""
     yield "DEFAULTS"
-    yield "  none: no installed family declares what its name alone measures"
+    yield from _iter_defaults(listing["defaults"], word, application.style.width)
+
+
+def _iter_defaults(defaults: list[dict[str, Any]], word: str | None, columns: int) -> Iterator[str]:
+    """Yield, for each family, the sources that its name alone asks in each band."""
+    if not defaults:
+        whose = "no installed family declares" if word is None else f"{word.partition('.')[0]!r} does not declare"
+        yield f"  none: {whose} what its name alone measures"
+    for default in defaults:
+        name = f"  omn {default['family']}"
+        if default["none"] is not None:
+            yield from _wrap(f"{name}  nothing: {default['none']}", columns)
+        for band, requests in default["bands"].items():
+            sources = dict.fromkeys(request["source"] for request in requests)
+            yield from _wrap(f"{name} --cost {band}  {', '.join(sources)}", columns)
+
+
+def _wrap(line: str, columns: int) -> list[str]:
+    return textwrap.wrap(line, columns, subsequent_indent="      ", break_on_hyphens=False)
 
 
 def _iter_source(source: dict[str, Any], width: int, whole: bool, columns: int) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -135,7 +135,7 @@ _OPTIONS = (
         "--cost",
         metavar="BAND",
         shell_complete=offer("bands"),
-        help="Compose a family's default within this band: low, med or high.",
+        help="Ask what this band holds, and keep to it: low, med or high.",
     ),
     click.option("-r", "--repeat", type=int, metavar="N", help="Run N times and say how the answers spread."),
     click.option("--until", metavar="EXPRESSION", help="Record until this holds, keeping what led up to it."),
@@ -159,6 +159,20 @@ _OPTIONS = (
 TARGETS = ("pid", "tid", "cgroup", "container", "system", "cpu", "iface", "dev", "gpu")
 """The options that name a target, each by its kind."""
 
+_ONE_REQUEST = (
+    "mode",
+    "emits",
+    "keys",
+    "predicate",
+    "value",
+    "interval",
+    "backend",
+    "stack",
+    "hz",
+    "period",
+    "symbols",
+)
+_FLAGS = {"predicate": "filter", "emits": "emit"}
 _RECORDER = ("until", "retain", "after", "documents")
 
 
@@ -178,6 +192,8 @@ def build_session(application: Application, source: str | None, given: dict[str,
         raise RequestError("nothing was asked: name a source, or a session with -f", "'omn list' shows every source")
     if given["input_format"] is not None:
         raise RequestError("--input-format means nothing without a session file (-f)")
+    if "." not in source:
+        return _apply_environment(_compose(application, source, given))
     target, launch = _choose_target(given, application.program)
     request = Request(
         source=source,
@@ -198,6 +214,29 @@ def build_session(application: Application, source: str | None, given: dict[str,
     return _apply_environment(session)
 
 
+def _compose(application: Application, family: str, given: dict[str, Any]) -> Session:
+    """Make the session that a family's name stands for. What belongs to one request alone may not stand beside it."""
+    from omn_core.resolve.compose import FamilyRequest, compose
+
+    for flag in _name_given(given, [name for name in _ONE_REQUEST if name != "interval"]):
+        raise RequestError(
+            f"{flag} belongs to one request, and {family!r} is a family, which asks several",
+            f"ask a source by its name; 'omn help {family}' has the long form of each",
+        )
+    target, launch = _choose_target(given, application.program)
+    asked = FamilyRequest(family, given["cost"], target, launch, given["interval"])
+    requests, composition = compose(asked, application.catalog, application.registry)
+    fields = {**_session_fields(given), "cost_band": given["cost"] or composition.band}
+    return Session(requests, launch, given["duration"], **fields, composition=composition)
+
+
+def _name_given(given: dict[str, Any], names: Iterable[str]) -> Iterator[str]:
+    """Yield the flag of each of these options that was given."""
+    for name in names:
+        if given[name] not in (None, ()) and given[name] is not False:
+            yield f"--{_FLAGS.get(name, name)}"
+
+
 def _session_fields(given: dict[str, Any]) -> dict[str, Any]:
     recorder = {name: given[name] for name in _RECORDER if given[name] is not None}
     return {
@@ -216,11 +255,8 @@ def _read_file(application: Application, source: str | None, given: dict[str, An
 
     if source is not None:
         raise RequestError(f"a session file (-f) and the source {source!r} are two questions", "ask one of them")
-    asked = ("mode", "emits", "keys", "predicate", "value", "interval", "backend", "stack", "hz", "period", "symbols")
-    for name in (*asked, *TARGETS):
-        if given[name] not in (None, ()) and given[name] is not False:
-            flag = {"predicate": "filter", "emits": "emit"}.get(name, name)
-            raise RequestError(f"--{flag} belongs to a request, and the requests are the session file's")
+    for flag in _name_given(given, (*_ONE_REQUEST, *TARGETS)):
+        raise RequestError(f"{flag} belongs to a request, and the requests are the session file's")
     session = read_session(given["session_file"], given["input_format"])
     changes = {name: value for name, value in _session_fields(given).items() if value not in (None, {})}
     if given["duration"] is not None:

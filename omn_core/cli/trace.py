@@ -14,6 +14,7 @@ import attrs
 import click
 
 from omn_core.cli.app import Application, get_application
+from omn_core.cli.composed import say_band, say_composition, say_refused
 from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.offer import offer
 from omn_core.cli.options import FOLDER, build_session, request_options
@@ -25,8 +26,9 @@ from omn_core.resolve.complete import Completed
 
 if TYPE_CHECKING:
     from omn_core.cli.progress import Progress
-    from omn_core.model.resolved import ResolvedSession
+    from omn_core.model.resolved import ResolvedRequest, ResolvedSession
     from omn_core.model.result import Document
+    from omn_core.resolve.session import ValidSession
     from omn_core.run.runner import RunOptions
 
 _DUMPS = ("dump_request", "dump_session", "dump_resolved")
@@ -40,6 +42,8 @@ Examples:
   omn cpu.util --system --keys cpu -d 5s -- ./load
   omn mem.faults -m count -e count --pid 4711 -d 10s --format json
   omn mem.rss --pid 4711 --dump-session > session.yaml
+  omn mem -- ./server
+  omn io --cost med --system -d 10s
 """,
 )
 @request_options
@@ -59,9 +63,13 @@ Examples:
 @click.option("-v", "--verbose", is_flag=True, help="Say on stderr which plugins did not load, and why.")
 @click.pass_context
 def trace(context: click.Context, /, source: str | None, **given: Any) -> int:
-    """Measure SOURCE on a program, a process or the machine. The program stands after `--`."""
+    """Measure SOURCE on a program, a process or the machine. The program stands after `--`.
+
+    The name of a family in place of SOURCE asks what its default holds within a cost band.
+    """
     application = get_application(context)
     session = build_session(application, source, given)
+    say_composition(session)
     if given["verbose"]:
         say_failed_plugins(application)
     dumps = [name for name in _DUMPS if given[name]]
@@ -90,9 +98,12 @@ def _dump(application: Application, session: Session, what: str, given: Mapping[
     from omn_core.resolve.session import validate_session
     from omn_core.session.shape import make_plain_session
 
-    completed = validate_session(session, application.catalog, application.registry)
-    whole = write_out(session, completed)
-    resolved = None if given["no_resolve"] else _resolve(application, session)
+    valid = validate_session(session, application.catalog, application.registry)
+    resolved = None if given["no_resolve"] else _resolve(application, valid)
+    if resolved is None:
+        whole = write_out(valid.session, valid.completed)
+    else:
+        whole = write_out(resolved.session, resolved.requests)
     name = given["format_name"]
     if what == "dump_request":
         plain = [make_full_request(request) for request in whole.requests]
@@ -109,13 +120,24 @@ def _dump(application: Application, session: Session, what: str, given: Mapping[
     return 0
 
 
-def write_out(session: Session, completed: tuple[Completed, ...]) -> Session:
+def write_out(session: Session, completed: tuple[Completed, ...] | tuple[ResolvedRequest, ...]) -> Session:
     """Return the session with what was defaulted written out, so that it asks the same thing wherever it is run."""
     requests = tuple(
-        attrs.evolve(one.request, mode=one.mode, emits=one.emits, target=one.target, interval_ns=one.interval_ns)
+        attrs.evolve(
+            one.request,
+            mode=one.mode,
+            emits=one.emits,
+            target=one.request.target or one.target,  # what was asked: a container, whatever cgroup it has here
+            interval_ns=one.interval_ns,
+        )
         for one in completed
     )
     return attrs.evolve(session, requests=requests)
+
+
+def _write_out_run(document: Document) -> Session:
+    """Return the session of what was run: of a family's default, what this machine served in the end."""
+    return write_out(document.session.session, tuple(result.resolved for result in document.results))
 
 
 def refuse_unspellable(session: Session) -> None:
@@ -141,22 +163,24 @@ def make_full_request(request: Request) -> dict[str, Any]:
     return {name: plain.get(name, [] if name in ("emits", "keys") else None) for name in fields}
 
 
-def _resolve(application: Application, session: Session) -> ResolvedSession:
+def _resolve(application: Application, valid: ValidSession) -> ResolvedSession:
     from omn_core.resolve.session import resolve_session
     from omn_core.run.environment import read_environment
 
     environment = read_environment(application.probes.sysroot)
-    return resolve_session(session, application.catalog, application.registry, application.probes, environment)
+    resolved = resolve_session(valid, application.registry, application.probes, environment)
+    say_band(resolved)
+    return resolved
 
 
 def _measure(application: Application, session: Session, given: Mapping[str, Any]) -> int:
     row = get_format(application, given["format_name"])
     from omn_core.resolve.session import validate_session
 
-    completed = validate_session(session, application.catalog, application.registry)
-    for one in completed:
+    valid = validate_session(session, application.catalog, application.registry)
+    for one in valid.completed:
         check_carries(row, one.emits)
-    resolved = _resolve(application, session)
+    resolved = _resolve(application, valid)
     from omn_core.run.runner import RunOptions
 
     if given["output"] is not None:
@@ -169,7 +193,8 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
         if progress is not None:
             options = attrs.evolve(options, observers=(stack.enter_context(progress).observe,))
         document, unfinished = _run(resolved, application, options)
-    _write(application, document, row.reference, given["output"], write_out(session, completed))
+    say_refused(document.session.session, resolved.session)
+    _write(application, document, row.reference, given["output"], _write_out_run(document))
     failures = [result for result in document.results if result.failure is not None]
     for result in failures:
         complain(f"omn: {result.resolved.entry.id}: {result.failure}")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from omn_core.cli.app import get_application
+from omn_core.cli.composed import say_composition
 from omn_core.cli.options import build_session, request_options
 
 
@@ -25,7 +26,8 @@ def validate(context: click.Context, /, source: str | None, **given: Any) -> int
 
     application = get_application(context)
     session = build_session(application, source, given)
-    for one in validate_session(session, application.catalog, application.registry):
+    say_composition(session)
+    for one in validate_session(session, application.catalog, application.registry).completed:
         emits = ", ".join(map(str, one.emits))
         print(f"valid: {one.entry.id}, mode {one.mode}, emits {emits}, target {one.target}")
     return 0

@@ -12,6 +12,7 @@ from omn_core.model.losses import Losses
 from omn_core.model.resolved import Link, ResolvedRequest
 from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Repeat, Result, Window
 from omn_core.names import escape_tree
+from omn_core.session.composed import make_plain_composition
 
 SCHEMA = 1
 """Version of the document's names and nesting. It goes up when one of them changes or goes."""
@@ -33,6 +34,7 @@ def compute_plain(document: Document) -> dict[str, Any]:
         "results": [_result(result) for result in document.results],
         **_ABSENT_BLOCKS,
         "adopted": [{"pid": one.pid, "comm": one.comm, "ended": one.ended} for one in document.adopted],
+        "composed": make_plain_composition(document.session.session),
         "notes": list(document.notes),
         **{name: block for name, block in document.extras.items() if name != "budget"},
         "cost": compute_plain_cost(document.cost, document.extras.get("budget")),

@@ -39,9 +39,10 @@ def render_asked(result: Result) -> str:
 
 
 def render_chosen(resolved: ResolvedRequest) -> str:
-    """Return the backend that served, its cost band, and that it was forced where it was."""
+    """Return the backend that served, its cost band, that this is more than was asked, and that it was forced."""
     forced = ", forced by the request" if resolved.pinned else ""
-    return f"{resolved.backend.id}, cost {resolved.backend.cost}{forced}"
+    over = "" if resolved.over_band is None else f", more than the band {resolved.over_band}"
+    return f"{resolved.backend.id}, cost {resolved.backend.cost}{over}{forced}"
 
 
 def render_passed_over(resolved: ResolvedRequest) -> list[str]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import attrs
 
+from omn_core.errors import RequestError
 from omn_core.model.request import Request
+from omn_core.nearest import suggest
 
 DEFAULT_BANDS = ("low", "med", "high")
 """The bands a default may declare and `--cost` may name, cheapest first: words of `omn_core.model.catalog.BANDS`."""
@@ -25,3 +27,11 @@ class FamilyDefault:
     none: str | None = None
     path: str = ""
     line: int = 0
+
+
+def find_band_fault(word: str | None) -> RequestError | None:
+    """Return what is wrong with a word that `--cost` was given, None where it names a band or nothing was said."""
+    if word is None or word in DEFAULT_BANDS:
+        return None
+    offered = f"the bands are {', '.join(DEFAULT_BANDS)}"
+    return RequestError(f"no cost band is called {word!r}", suggest(word, DEFAULT_BANDS, offered))

@@ -74,11 +74,36 @@ class Request:
 
 
 @attrs.frozen
+class LeftOut:
+    """A request that a family's name would ask and this run does not, with the reason in one clause."""
+
+    request: Request
+    reason: str
+
+
+@attrs.frozen
+class Composition:
+    """Where a session's requests come from: a family's name, and the band of its default that was composed.
+
+    `said` are sentences on how the band and the target were chosen. `unserved` do not serve the target; `refused` are
+    what this machine or this build cannot serve, left out because something else remains.
+    """
+
+    family: str
+    band: str
+    said: tuple[str, ...] = ()
+    unserved: tuple[LeftOut, ...] = ()
+    refused: tuple[LeftOut, ...] = ()
+
+
+@attrs.frozen
 class Session:
     """One run: its requests, the program that is its window if any, and what bounds and shapes it.
 
-    `launch` is a program beside machine targets; a request whose own target is a launch needs none. `extras` holds the
-    blocks that a plugin serves (joins, record, escalate, decompose), as plain values.
+    `launch` is a program beside machine targets; a request whose own target is a launch needs none. `cost_band` is the
+    band that a backend should keep where a later one of its chain does. `extras` holds the blocks that a plugin serves
+    (joins, record, escalate, decompose), as plain values. `composition` says that a family's name asked the requests,
+    None where they are a person's own: it is of this invocation, and no session file holds it.
     """
 
     requests: tuple[Request, ...]
@@ -90,6 +115,7 @@ class Session:
     program_stderr: str | None = None
     program_stdout: str | None = None
     extras: dict[str, Any] = attrs.field(factory=dict)
+    composition: Composition | None = None
 
     @property
     def program(self) -> tuple[str, ...] | None:
@@ -103,4 +129,15 @@ class Session:
                 if request.target is not None and request.target.kind == "launch"
             ),
             None,
+        )
+
+    def leave_out(self, refused: tuple[LeftOut, ...]) -> Session:
+        """Return the session of a composition without these requests, which the composition names instead."""
+        if self.composition is None or not refused:
+            return self
+        gone = [one.request for one in refused]
+        return attrs.evolve(
+            self,
+            requests=tuple(request for request in self.requests if request not in gone),
+            composition=attrs.evolve(self.composition, refused=(*self.composition.refused, *refused)),
         )

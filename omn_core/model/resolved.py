@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from omn_core.model.catalog import Backend, Entry
-from omn_core.model.request import EmitSpec, Request, Session
+from omn_core.model.request import EmitSpec, LeftOut, Request, Session
 from omn_core.model.rows import CollectorRow
 from omn_core.model.target import Target
 
@@ -52,7 +53,8 @@ class ResolvedRequest:
     left no choice about; `filter_fields` the fields that its filter names, and `filter_applied_by` who applies it,
     `kernel` or `userspace`, None without one; `scale` the vocabulary's word for how text scales the unit, None where it
     has none. `target` is the cgroup of a container that was asked for; `bound` is where it was found, None for a target
-    that the run itself finds.
+    that the run itself finds. `over_band` is the cost band that was asked where this machine serves the request only
+    through a backend that declares more.
     """
 
     request: Request
@@ -75,6 +77,7 @@ class ResolvedRequest:
     filter_applied_by: str | None = None
     scale: str | None = None
     bound: BoundTarget | None = None
+    over_band: str | None = None
 
     @property
     def asked_target(self) -> Target:
@@ -109,3 +112,9 @@ class ResolvedSession:
     session: Session
     requests: tuple[ResolvedRequest, ...]
     environment: dict[str, Any]
+
+    def leave_out(self, refused: Mapping[int, str]) -> ResolvedSession:
+        """Return the session of a composition without the requests at these places, for these reasons."""
+        gone = tuple(LeftOut(self.requests[place].request, reason) for place, reason in refused.items())
+        kept = tuple(request for place, request in enumerate(self.requests) if place not in refused)
+        return attrs.evolve(self, session=self.session.leave_out(gone), requests=kept)

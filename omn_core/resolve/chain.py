@@ -8,73 +8,23 @@ import attrs
 
 from omn_core.errors import MachineRefused, NotCollected, Refused, RequestError, Whose
 from omn_core.filter.grammar import Filter
-from omn_core.model.catalog import Backend, Entry
-from omn_core.model.probe import Probe, State
+from omn_core.model.catalog import BANDS, Backend, Entry
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest
 from omn_core.nearest import suggest
 from omn_core.plugins import Registry
+from omn_core.resolve.carried import check_carried, find_lacking
 from omn_core.resolve.complete import Completed
+from omn_core.resolve.judge import UNFIT, Judged, judge
 from omn_core.resolve.probes import ProbeTable
 
-_UNFIT = frozenset({LinkState.MODE, LinkState.EMITS, LinkState.TARGET})
-_MACHINE = frozenset({LinkState.MISSING, LinkState.RESTRICTED})
-_WORST_FIRST = (State.MISSING, State.RESTRICTED, State.UNKNOWN)
 
-
-@attrs.frozen
-class Judged:
-    """A backend as found: its link, whether anything installed collects it, and what of it could not be checked."""
-
-    backend: Backend
-    link: Link
-    collected: bool
-    unverified: tuple[str, ...] = ()
-
-
-def judge(completed: Completed, backend: Backend, registry: Registry, probes: ProbeTable) -> Judged:
-    """Say what the first thing is that stands between a backend and the request: AVAILABLE when nothing does."""
-    entry = completed.entry
-    collected = (entry.id, backend.id) in registry.collectors
-    unfit = _find_unfit(completed, backend)
-    if unfit is not None:
-        return Judged(backend, unfit, collected)
-    answers = [(need, probes.ask(need, completed.target.kind, completed.bound)) for need in backend.requires]
-    worst = next((pair for state in _WORST_FIRST for pair in answers if pair[1].state is state), None)
-    unverified = tuple(_phrase(need.text, probe) for need, probe in answers if probe.state is State.UNKNOWN)
-    if worst is not None and worst[1].state is not State.UNKNOWN:
-        link = Link(backend.id, LinkState(worst[1].state.value), _phrase(worst[0].text, worst[1]), worst[1].remedy)
-    elif not collected:
-        link = Link(backend.id, LinkState.UNCOLLECTED, backend.uncollected or "no installed plugin collects it")
-    elif worst is not None:
-        link = Link(backend.id, LinkState.UNKNOWN, unverified[0], worst[1].remedy)
-    else:
-        link = Link(backend.id, LinkState.AVAILABLE)
-    return Judged(backend, link, collected, unverified)
-
-
-def _phrase(need: str, probe: Probe) -> str:
-    return need if probe.reason is None else f"{need}: {probe.reason}"
-
-
-def _find_unfit(completed: Completed, backend: Backend) -> Link | None:
-    entry = completed.entry
-    modes, targets = entry.modes_of(backend), entry.targets_of(backend)
-    if completed.mode not in modes:
-        return Link(backend.id, LinkState.MODE, f"it serves {', '.join(modes)}, not {completed.mode}")
-    emits = entry.emits_of(backend, completed.mode)
-    lacking = [emit.name for emit in completed.emits if emit.name not in emits]
-    if lacking:
-        return Link(backend.id, LinkState.EMITS, f"it does not produce {', '.join(lacking)}")
-    if completed.target.kind not in targets:
-        return Link(backend.id, LinkState.TARGET, f"it serves {', '.join(targets)}, not {completed.target.kind}")
-    return None
-
-
-def resolve(completed: Completed, registry: Registry, probes: ProbeTable) -> ResolvedRequest:
+def resolve(completed: Completed, registry: Registry, probes: ProbeTable, band: str | None = None) -> ResolvedRequest:
     """Put a completed request on the backend that serves it. Raises Refused with whose gap it is when none does.
 
     A target that is a place is found first: each cgroup stands in hierarchies of its own, and a backend that reads in
-    another is passed over for that reason. From here on a container is its cgroup.
+    another is passed over for that reason. From here on a container is its cgroup. A backend that declares more than
+    `band` is passed over for a later one that keeps it and answers the same; where there is none it serves all the
+    same. A pinned backend is never passed over.
     """
     if completed.target.kind not in registry.targets:
         raise NotCollected(f"nothing installed here finds a target of the kind {completed.target.kind!r}")
@@ -85,22 +35,40 @@ def resolve(completed: Completed, registry: Registry, probes: ProbeTable) -> Res
     judged = (
         [_judge_forced(completed, forced, registry, probes)]
         if forced is not None
-        else list(_walk(completed, registry, probes))
+        else list(_walk(completed, registry, probes, band))
     )
     chosen = _choose(judged)
     if chosen is None:
         raise _refuse(completed, judged)
-    _check_carried(completed, chosen.backend, registry, probes)
-    return _make_resolved(completed, chosen, judged, registry)
+    check_carried(completed, chosen.backend, registry, probes)
+    over = band if forced is None and band is not None and _exceeds(chosen.backend, band) else None
+    return _make_resolved(completed, chosen, judged, registry, over)
 
 
-def _walk(completed: Completed, registry: Registry, probes: ProbeTable) -> Iterator[Judged]:
-    """Judge backends in order, up to the first that is wholly available: those after it are never asked."""
+def _walk(completed: Completed, registry: Registry, probes: ProbeTable, band: str | None) -> Iterator[Judged]:
+    """Judge backends in order, up to the first that is wholly available: those after it are never asked.
+
+    Past one that is available and costs more than the band, only a backend that carries what is asked is an answer.
+    """
+    is_moving = False
     for backend in completed.entry.chain:
         judged = judge(completed, backend, registry, probes)
+        if judged.link.state is LinkState.AVAILABLE and band is not None and _exceeds(backend, band):
+            is_moving = True
+            reason = f"it declares {backend.cost}, more than the band {band}"
+            yield attrs.evolve(judged, link=Link(backend.id, LinkState.BAND, reason))
+            continue
+        lacking = find_lacking(completed, backend) if is_moving else None
+        if judged.link.state is LinkState.AVAILABLE and lacking is not None:
+            yield attrs.evolve(judged, link=lacking)
+            continue
         yield judged
         if judged.link.state is LinkState.AVAILABLE:
             return
+
+
+def _exceeds(backend: Backend, band: str) -> bool:
+    return BANDS.index(backend.cost) > BANDS.index(band)
 
 
 def _judge_forced(completed: Completed, forced: str, registry: Registry, probes: ProbeTable) -> Judged:
@@ -110,14 +78,14 @@ def _judge_forced(completed: Completed, forced: str, registry: Registry, probes:
         remedy = suggest(forced, offered, f"its backends are {', '.join(offered)}")
         raise RequestError(f"{completed.entry.id} has no backend {forced!r}", remedy)
     judged = judge(completed, backend, registry, probes)
-    if judged.link.state in _UNFIT:
+    if judged.link.state in UNFIT:
         raise RequestError(f"the pinned backend {forced} does not fit: {judged.link.reason}")
     return judged
 
 
 def _choose(judged: list[Judged]) -> Judged | None:
-    """The first wholly available, failing that the first with nothing missing or restricted and something unknown."""
-    for state in (LinkState.AVAILABLE, LinkState.UNKNOWN):
+    """The first wholly available, failing that the first that only costs more than its band, or is partly unknown."""
+    for state in (LinkState.AVAILABLE, LinkState.BAND, LinkState.UNKNOWN):
         for one in judged:
             if one.link.state is state:
                 return one
@@ -126,7 +94,7 @@ def _choose(judged: list[Judged]) -> Judged | None:
 
 def _refuse(completed: Completed, judged: list[Judged]) -> Refused:
     """Name whose gap it is: the machine's when something collected lacks only that, else the build's, else its own."""
-    fitting = [one for one in judged if one.link.state not in _UNFIT]
+    fitting = [one for one in judged if one.link.state not in UNFIT]
     what = f"{completed.entry.id} in mode {completed.mode}"
     if not fitting:
         reasons = "; ".join(f"{one.link.backend}: {one.link.reason}" for one in judged)
@@ -144,44 +112,9 @@ def _refuse(completed: Completed, judged: list[Judged]) -> Refused:
     return MachineRefused(f"this machine cannot serve {what}{pinned} ({reasons})", remedy)
 
 
-def _check_carried(completed: Completed, backend: Backend, registry: Registry, probes: ProbeTable) -> None:
-    """Refuse a key or field that the chosen backend's events lack, naming the backend that carries it."""
-    entry = completed.entry
-    keys, fields = entry.keys_of(backend), entry.filter_fields_of(backend)
-    for key in completed.request.keys:
-        if key not in keys:
-            carriers = [other for other in entry.chain if key in entry.keys_of(other)]
-            raise _refuse_carried(completed, f"key {key!r}", backend, carriers, registry, probes)
-    asked = [emit.attribute for emit in completed.emits if emit.attribute is not None]
-    named = () if completed.filter is None else completed.filter.fields
-    for field in (*asked, *named):
-        if field not in (*fields, "value", "kind", completed.value):
-            carriers = [other for other in entry.chain if field in entry.filter_fields_of(other)]
-            raise _refuse_carried(completed, f"field {field!r}", backend, carriers, registry, probes)
-
-
-def _refuse_carried(
-    completed: Completed,
-    what: str,
-    chosen: Backend,
-    carriers: list[Backend],
-    registry: Registry,
-    probes: ProbeTable,
-) -> Refused:
-    """A carrier this machine can run is named to be pinned; one nobody wrote comes before one the machine lacks."""
-    said = f"{completed.entry.id} is served by {chosen.id}, whose events carry no {what}"
-    judged = [judge(completed, carrier, registry, probes) for carrier in carriers]
-    for one in judged:
-        if one.link.state in (LinkState.AVAILABLE, LinkState.UNKNOWN):
-            return RequestError(f"{said}; {one.backend.id} carries it", f"pin it with --backend force:{one.backend.id}")
-    for states, make in (({LinkState.UNCOLLECTED}, NotCollected), (_MACHINE, MachineRefused), (_UNFIT, RequestError)):
-        for one in judged:
-            if one.link.state in states:
-                return make(f"{said}; {one.backend.id} would carry it, and does not serve: {one.link.reason}")
-    return RequestError(f"{said}, and no backend of its chain does")
-
-
-def _make_resolved(completed: Completed, chosen: Judged, judged: list[Judged], registry: Registry) -> ResolvedRequest:
+def _make_resolved(
+    completed: Completed, chosen: Judged, judged: list[Judged], registry: Registry, over_band: str | None
+) -> ResolvedRequest:
     entry, backend = completed.entry, chosen.backend
     unit = entry.unit_of(backend, completed.value)
     meaning = completed.units.get(unit)
@@ -207,6 +140,7 @@ def _make_resolved(completed: Completed, chosen: Judged, judged: list[Judged], r
         filter_applied_by=_place_filter(completed.filter, backend),
         scale=None if meaning is None else meaning.scale,
         bound=completed.bound,
+        over_band=over_band,
     )
 
 

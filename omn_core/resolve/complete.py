@@ -76,7 +76,10 @@ def find_entry(source: str, catalog: Catalog, registry: Registry) -> Entry:
     hint = "'omn list' shows every source" if near is None else f"did you mean {near!r}?"
     distribution = known.find_family(family)
     if distribution is not None and family not in catalog.families():
-        raise NotCollected(f"no source {source!r}: the family {family!r} is not installed", _install((distribution,)))
+        what = "" if family == source else f"no source {source!r}: "
+        raise NotCollected(f"{what}the family {family!r} is not installed", _install((distribution,)))
+    if "." not in source:
+        raise RequestError(f"no source and no family is called {source!r}", hint)
     raise RequestError(f"no source is called {source!r}", hint)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from omn_core.model.catalog import Backend, Catalog, Entry
+from omn_core.model.family import FamilyDefault
 from omn_core.model.probe import Probe, State
+from omn_core.model.request import Request
 from omn_core.plugins import Registry
 from omn_core.resolve.probes import ProbeTable
 
@@ -22,20 +24,41 @@ def list_sources(
     """
     entries = [entry for entry in catalog.entries.values() if word in (None, entry.family, entry.id)]
     listed = [_list_entry(entry, catalog, registry, probes, brief=brief) for entry in entries]
-    return {"sources": listed, "defaults": []}
+    chosen = None if word is None else word.partition(".")[0]
+    defaults = [_list_default(one) for family, one in catalog.defaults.items() if chosen in (None, family)]
+    return {"sources": listed, "defaults": defaults}
+
+
+def _list_default(default: FamilyDefault) -> dict[str, Any]:
+    bands = {band: [_list_composed(one) for one in requests] for band, requests in default.bands.items()}
+    return {"family": default.family, "bands": bands, "none": default.none}
+
+
+def _list_composed(request: Request) -> dict[str, Any]:
+    return {
+        "source": request.source,
+        "mode": request.mode,
+        "emits": [str(emit) for emit in request.emits],
+        "keys": list(request.keys),
+        "value": request.value,
+        "filter": request.filter,
+        "interval_ns": request.interval_ns,
+    }
 
 
 def _list_entry(
     entry: Entry, catalog: Catalog, registry: Registry, probes: ProbeTable, *, brief: bool
 ) -> dict[str, Any]:
-    collected = [backend for backend in entry.chain if (entry.id, backend.id) in registry.collectors]
-    asked = (_list_backend(entry, backend, registry, probes) for backend in collected)
-    usable = next((one for one in asked if one["state"] == State.AVAILABLE.value), None)
-    through = None if usable is None else usable["id"]
-    if brief and usable is not None:
-        backends = [usable]
+    told: dict[str, dict[str, Any]] = {}
+    through = None
+    for backend in entry.chain:
+        if through is None and (entry.id, backend.id) in registry.collectors:
+            told[backend.id] = _list_backend(entry, backend, registry, probes)
+            through = backend.id if told[backend.id]["state"] == State.AVAILABLE.value else None
+    if brief and through is not None:
+        backends = [told[through]]
     else:
-        backends = [_list_backend(entry, backend, registry, probes) for backend in entry.chain]
+        backends = [told.get(one.id) or _list_backend(entry, one, registry, probes) for one in entry.chain]
     return {
         "id": entry.id,
         "family": entry.family,

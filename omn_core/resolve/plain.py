@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from omn_core.model.resolved import Link, ResolvedRequest, ResolvedSession
+from omn_core.session.composed import make_plain_composition
 from omn_core.session.duration import render_duration
 from omn_core.session.shape import make_plain_request
 
@@ -17,6 +18,8 @@ def make_plain_resolved(resolved: ResolvedSession, plugins: dict[str, str]) -> d
         "plugins": plugins,
         "launch": None if session.program is None else list(session.program),
         "duration": None if session.duration_ns is None else render_duration(session.duration_ns),
+        "cost": session.cost_band,
+        "composed": make_plain_composition(session),
         "requests": [_make_plain(request) for request in resolved.requests],
     }
 

@@ -1,18 +1,17 @@
-"""Rules over a whole session once every backend is known. They refuse before anything is launched, as the request's."""
+"""Rules over a session once every backend is known. They refuse before anything is launched, as the request's."""
 
 from __future__ import annotations
 
 from omn_core.errors import NotCollected, RequestError
+from omn_core.model.request import Session
 from omn_core.model.resolved import ResolvedRequest, ResolvedSession
 
 
-def check_resolved_session(resolved: ResolvedSession) -> None:
-    """Apply every rule in order. Raises RequestError or NotCollected for the first that is broken."""
-    for request in resolved.requests:
-        _check_stacks(request)
-        _check_processes(request)
-        _check_launch(request, resolved)
-    _check_end(resolved)
+def check_request(request: ResolvedRequest, session: Session) -> None:
+    """Apply the rules of one request. Raises RequestError or NotCollected for the first that is broken."""
+    _check_stacks(request)
+    _check_processes(request)
+    _check_launch(request, session)
 
 
 def _check_stacks(request: ResolvedRequest) -> None:
@@ -34,19 +33,19 @@ def _check_processes(request: ResolvedRequest) -> None:
         )
 
 
-def _check_launch(request: ResolvedRequest, resolved: ResolvedSession) -> None:
+def _check_launch(request: ResolvedRequest, session: Session) -> None:
     """One reading of a launched program needs an instant to be taken at: the end of a duration, or a window's own."""
     if request.mode != "snapshot" or request.target.kind != "launch":
         return
-    if resolved.session.duration_ns is None and request.request.window is None:
+    if session.duration_ns is None and request.request.window is None:
         raise RequestError(
             f"{request.entry.id} in mode snapshot reads a launched program once, and nothing says when",
             "say when with --duration, or in a session with a window of its own",
         )
 
 
-def _check_end(resolved: ResolvedSession) -> None:
-    """A run needs something that ends it: a program, a process, a duration, or nothing to wait for.
+def check_session(resolved: ResolvedSession) -> None:
+    """Raise RequestError where nothing ends the run: a program, a process, a duration, or nothing to wait for.
 
     A request whose own window stops is waited for until then.
     """

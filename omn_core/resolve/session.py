@@ -6,42 +6,67 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from omn_core.errors import NotCollected, Refused, RequestError, Whose
+import attrs
+
+from omn_core.errors import NotCollected, Refused, RequestError, combine_refusals
 from omn_core.model.catalog import Catalog
-from omn_core.model.request import Request, RequestWindow, Session
-from omn_core.model.resolved import ResolvedSession
-from omn_core.nearest import suggest
+from omn_core.model.family import find_band_fault
+from omn_core.model.request import LeftOut, Request, RequestWindow, Session
+from omn_core.model.resolved import ResolvedRequest, ResolvedSession
 from omn_core.plugins import Registry
 from omn_core.resolve.chain import resolve
 from omn_core.resolve.complete import Completed, complete
 from omn_core.resolve.probes import ProbeTable
 from omn_core.resolve.repeat import iter_repeat_faults
-from omn_core.resolve.rules import check_resolved_session
+from omn_core.resolve.rules import check_request, check_session
 from omn_core.session.duration import render_duration
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-_COST_BANDS = ("low", "med", "high")
-_FIRST_TO_FIX = (Whose.REQUEST, Whose.BUILD, Whose.MACHINE)
+
+@attrs.frozen
+class ValidSession:
+    """A session that is right on any machine, and each of its requests with nothing left open."""
+
+    session: Session
+    completed: tuple[Completed, ...]
 
 
-def validate_session(session: Session, catalog: Catalog, registry: Registry) -> tuple[Completed, ...]:
-    """Check everything that does not depend on the machine. Raises Refused, every request's gap named at once."""
+def validate_session(session: Session, catalog: Catalog, registry: Registry) -> ValidSession:
+    """Check everything that does not depend on the machine. Raises Refused, every request's gap named at once.
+
+    What a family's name composed and nothing installed here answers is left out, as long as something remains.
+    """
     _raise_all(_iter_session_faults(session))
-    completed = _each(session.requests, lambda request: complete(request, catalog, registry), session)
+
+    def settle(request: Request) -> Completed:
+        completed = complete(request, catalog, registry)
+        if session.composition is not None:
+            _raise_all(iter_repeat_faults(session, (completed,)))
+        return completed
+
+    session, completed = _each(session.requests, settle, session)
     _raise_all(iter_repeat_faults(session, completed))
-    return completed
+    return ValidSession(session, completed)
 
 
 def resolve_session(
-    session: Session, catalog: Catalog, registry: Registry, probes: ProbeTable, environment: dict[str, Any]
+    valid: ValidSession, registry: Registry, probes: ProbeTable, environment: dict[str, Any]
 ) -> ResolvedSession:
-    """Put every request on its backend. Raises Refused with every gap named, the first to fix deciding the code."""
-    completed = validate_session(session, catalog, registry)
-    requests = _each(completed, lambda one: resolve(one, registry, probes), session)
+    """Put every request on its backend. Raises Refused with every gap named, the first to fix deciding the code.
+
+    What a family's name composed and this machine cannot serve is left out, as long as something remains.
+    """
+
+    def settle(completed: Completed) -> ResolvedRequest:
+        resolved = resolve(completed, registry, probes, valid.session.cost_band)
+        check_request(resolved, valid.session)
+        return resolved
+
+    session, requests = _each(valid.completed, settle, valid.session)
     resolved = ResolvedSession(session, requests, environment)
-    check_resolved_session(resolved)
+    check_session(resolved)
     return resolved
 
 
@@ -63,6 +88,9 @@ def _iter_session_faults(session: Session) -> Iterator[Refused]:
         yield NotCollected(f"the block {name!r} is valid, and nothing installed here serves it")
     if session.repeat is not None and session.repeat < 1:
         yield RequestError(f"a run is made at least once, not {session.repeat} times")
+    band_fault = find_band_fault(session.cost_band)
+    if band_fault is not None:
+        yield band_fault
     for what, value, fault in _list_unserved(session):
         if value is not None:
             yield fault or NotCollected(f"{what} is valid, and this build does not do it yet")
@@ -71,15 +99,9 @@ def _iter_session_faults(session: Session) -> Iterator[Refused]:
 
 def _list_unserved(session: Session) -> tuple[tuple[str, Any, RequestError | None], ...]:
     """Return what no build of today does, each with its value, and what is wrong with that value on every machine."""
-    budget, band = session.budget_percent, session.cost_band
+    budget = session.budget_percent
     no_budget = RequestError(f"a budget is a share in percent, above zero, not {budget!r}")
-    no_band = RequestError(
-        f"no cost band is called {band!r}", suggest(str(band), _COST_BANDS, f"the bands are {', '.join(_COST_BANDS)}")
-    )
-    return (
-        ("a budget", budget, None if budget is None or 0 < budget < math.inf else no_budget),
-        ("a cost band", band, None if band in (None, *_COST_BANDS) else no_band),
-    )
+    return (("a budget", budget, None if budget is None or 0 < budget < math.inf else no_budget),)
 
 
 def _iter_window_faults(session: Session) -> Iterator[Refused]:
@@ -111,10 +133,11 @@ def _iter_late_faults(source: str, window: RequestWindow, duration_ns: int) -> I
 def _raise_all(faults: Iterable[Refused]) -> None:
     found = list(faults)
     if found:
-        raise _combine(found)
+        raise combine_refusals(found)
 
 
-def _each(items: tuple[T, ...], function: Callable[[T], U], session: Session) -> tuple[U, ...]:
+def _each(items: tuple[T, ...], function: Callable[[T], U], session: Session) -> tuple[Session, tuple[U, ...]]:
+    """Do something for each request. Returns what came of it, and the session of the requests that were kept."""
     done: list[U] = []
     faults: list[tuple[Request, Refused]] = []
     for item, request in zip(items, session.requests, strict=True):
@@ -122,20 +145,13 @@ def _each(items: tuple[T, ...], function: Callable[[T], U], session: Session) ->
             done.append(function(item))
         except Refused as refused:
             faults.append((request, refused))
-    if faults:
+    if faults and (session.composition is None or not done):
         named = [_name(request, refused) if len(session.requests) > 1 else refused for request, refused in faults]
-        raise _combine(named)
-    return tuple(done)
+        raise combine_refusals(named)
+    left_out = tuple(LeftOut(request, str(refused)) for request, refused in faults)
+    return session.leave_out(left_out), tuple(done)
 
 
 def _name(request: Request, refused: Refused) -> Refused:
     name = request.id or request.source
     return Refused(refused.whose, f"{name}: {refused.reason}", refused.remedy)
-
-
-def _combine(faults: list[Refused]) -> Refused:
-    if len(faults) == 1:
-        return faults[0]
-    whose = next(whose for whose in _FIRST_TO_FIX if any(fault.whose is whose for fault in faults))
-    ordered = sorted(faults, key=lambda fault: _FIRST_TO_FIX.index(fault.whose))
-    return Refused(whose, f"{len(faults)} things stand in the way:\n" + "\n".join(f"  {fault}" for fault in ordered))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from omn_core.errors import RunFailed
+from omn_core.errors import Refused, RunFailed, combine_refusals
 from omn_core.model.batch import Names
 from omn_core.model.collector import MEMORY_BYTES, BoundTarget, RunContext
 from omn_core.model.resolved import ResolvedSession
@@ -96,6 +97,7 @@ class _Run:
     watch: Watch | None = None
     ended_by: str | None = None
     notes: list[str] = attrs.field(factory=list)
+    refused: dict[int, str] = attrs.field(factory=dict)
 
     def execute(self) -> Document:
         """Go through the run in its order."""
@@ -146,10 +148,13 @@ class _Run:
 
     def _prepare(self) -> None:
         context = RunContext(Names(), time.monotonic_ns, self.options.sysroot, self.options.memory_bytes)
+        self._begin(self._iter_made(context), Measurement.prepare)
+
+    def _iter_made(self, context: RunContext) -> Iterator[Measurement]:
         for index, request in enumerate(self.resolved.requests):
             measurement = make_measurement(index, request, self.registry, context)
             self.measurements.append(measurement)
-            measurement.prepare()
+            yield measurement
 
     def _launch(self, plan: LaunchPlan) -> None:
         self.program = start_program(plan, adopts=self.options.become_subreaper)
@@ -160,10 +165,32 @@ class _Run:
         self.announcer.tell(Moment.LAUNCHED)
 
     def _attach(self) -> None:
-        for measurement in self.measurements:
+        def attach(measurement: Measurement) -> None:
             if not measurement.asked_window.start_ns:
                 measurement.attach(self.bound[measurement.resolved.asked_target])
+
+        self._begin(self.measurements, attach)
         self.announcer.tell(Moment.ATTACHED)
+
+    def _begin(self, measurements: Iterable[Measurement], step: Callable[[Measurement], None]) -> None:
+        """Take a step towards the window with each of these, which are all there are once each has taken it.
+
+        What a family's name asked, and is refused, is left out; it is raised where nothing else remains.
+        """
+        refused: list[tuple[Measurement, Refused]] = []
+        for measurement in measurements:
+            try:
+                step(measurement)
+            except Refused as refusal:
+                if self.resolved.session.composition is None:
+                    raise
+                refused.append((measurement, refusal))
+        if refused and len(refused) == len(self.measurements):
+            raise combine_refusals([why for _, why in refused])
+        for measurement, why in refused:
+            measurement.stop()
+            self.measurements.remove(measurement)
+            self.refused[measurement.index] = str(why)
 
     def _measure(self, cost: CostAccount) -> Window:
         """Open the windows, let the program run, watch over it all, and close."""
@@ -204,9 +231,10 @@ class _Run:
             self.notes.append(f"{self.options.sysroot!r} stood in for / in this run")
         program_cpu = next((account for account in cost.targets if isinstance(account, ProgramCpu)), None)
         spent = cost.compute(in_target)
+        resolved = self.resolved.leave_out(self.refused)
         ended = self.program
         return Document(
-            session=self.resolved,
+            session=resolved,
             environment=self.resolved.environment or read_environment(self.options.sysroot),
             window=window,
             results=results,
@@ -216,5 +244,22 @@ class _Run:
             adopted=() if ended is None else ended.adopted(),
             plugins=self.registry.versions(),
             emits=self.registry.emits,
-            notes=(*self.notes, *(() if ended is None else ended.notes), *self.announcer.notes, *cost.notes()),
+            notes=(
+                *_say_refused(resolved),
+                *self.notes,
+                *(() if ended is None else ended.notes),
+                *self.announcer.notes,
+                *cost.notes(),
+            ),
         )
+
+
+def _say_refused(resolved: ResolvedSession) -> list[str]:
+    """Name what a family's name would have asked, had this machine served it."""
+    composition = resolved.session.composition
+    if composition is None:
+        return []
+    return [
+        f"{composition.family} asks {one.request.source} too, which is left out here: {one.reason}"
+        for one in composition.refused
+    ]

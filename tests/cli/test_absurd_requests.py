@@ -31,7 +31,6 @@ pytestmark = pytest.mark.spec("REQ-9")
         (("mem.rss", "--budget", "nan", "--", "true"), 2, "above zero, not nan"),
         (("mem.rss", "--budget", "-1", "--", "true"), 2, "above zero, not -1.0"),
         (("mem.rss", "--cost", "cheap", "--", "true"), 2, "the bands are low, med, high"),
-        (("mem.rss", "--cost", "low", "--", "true"), 3, "a cost band is valid"),
         (("mem.rss", "--program-stderr", "", "--", "true"), 1, "stderr cannot go to ''"),
         (("list", "--", "nothing.such"), 2, "no source is called 'nothing.such'"),
     ],

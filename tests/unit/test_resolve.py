@@ -52,7 +52,8 @@ class Ground:
 
     def resolve_all(self, session: Session) -> tuple[ResolvedRequest, ...]:
         """Resolve a session."""
-        return resolve_session(session, self.catalog, self.registry, ProbeTable(self.registry), {}).requests
+        valid = validate_session(session, self.catalog, self.registry)
+        return resolve_session(valid, self.registry, ProbeTable(self.registry), {}).requests
 
 
 def make_request(source: str = "lab.depth", **fields: Any) -> Request:
