@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import attrs
 import pytest
 from manual import DOCS
-from reference.load import load_families, load_pairs
+from reference.load import Without, load_families, load_pairs
+from reference.model import Asked, Pair, Read, Step, Tolerance, Tool
 from reference.page import PAGES, render_pages
 from reference.record import read_record
 
@@ -20,6 +24,13 @@ def test_the_pages_are_those_the_pairs_make() -> None:
     for name, text in made.items():
         stale = f"docs/replaces/{name} is stale: run `PYTHONPATH=tests/support python -m reference.page`"
         assert written[name] == text, stale
+
+
+@pytest.mark.parametrize("kind", [Pair, Asked, Read, Step, Tool, Tolerance, Without])
+def test_every_field_of_a_pair_is_in_the_manual(kind: type[attrs.AttrsInstance]) -> None:
+    """As a file spells it."""
+    page = (DOCS / "reference-pairs.md").read_text()
+    assert {field.name for field in attrs.fields(kind) if not re.search(rf"`{field.name}\b", page)} == set()
 
 
 def test_a_record_is_of_pairs_that_there_are_and_none_failed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from reference.load import load_pairs
 from reference.model import Pair, When
 from reference.runner import run_pair
 from reference.verdict import State, Verdict
+from reference.workloads import wait_blocked
 
 from omn_core.testing.fixtures import Command
+from omn_core.testing.workloads import WorkloadError, spin, start
 
 pytestmark = pytest.mark.spec("BEN-1")
 ROOT = Path(__file__).parents[2]
@@ -136,6 +139,27 @@ def test_a_tool_that_runs_to_its_end_needs_no_workload(run: Run) -> None:
     pair = get_pair("mem-meminfo-total-free")
     assert (pair.workload, pair.tool.when) == (None, When.DURING)
     assert run(pair.id).state is State.PASS
+
+
+def test_a_workload_is_at_its_step_when_it_sleeps_there() -> None:
+    """One that runs on is not, whatever it has reported; its counters still move."""
+    with start(spin(1)) as running:
+        running.wait("ready")
+        wait_blocked(running.pid, 30.0)
+        assert Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    with start(spin(600 * 10**9)) as running:
+        running.wait("ready")
+        wait_blocked(running.pid, 30.0)
+        running.release()
+        while read_oncpu(running.pid) < 10**8:  # until the kernel says that it spins
+            time.sleep(0.01)
+        with pytest.raises(WorkloadError, match="did not sleep at its step"):
+            wait_blocked(running.pid, 0.05)
+
+
+def read_oncpu(pid: int) -> int:
+    """Return how long a process ran, in nanoseconds."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def test_a_family_outside_the_tree_runs_its_own_pairs(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from reference.model import Pair
 
 _REFUSALS = re.compile(
-    r"permission denied|operation not permitted|not supported|requires? root|must be root|no permission|access denied",
+    "permission denied|operation not permitted|not supported|requires? root|must be root|no permission|access denied"
+    "|is limited",
     re.IGNORECASE,
 )
 
