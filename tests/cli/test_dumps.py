@@ -23,6 +23,10 @@ TARGETS = {
     "cgroup": ("--cgroup", "/a group"),
     "system": ("--system",),
     "cpu": ("--cpu", "0,1"),
+    "container": ("--container", "web"),
+    "dev": ("--dev", "/dev/mapper/a disk"),
+    "iface": ("--iface", "pid:4711/eth0"),
+    "gpu": ("--gpu", "0"),
 }
 
 
