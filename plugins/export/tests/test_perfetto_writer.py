@@ -7,10 +7,11 @@ import subprocess
 import sys
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from omn_export.perfetto.annotations import Bounds, compute_units, cut_text
+from omn_export.perfetto.annotations import UNBOUNDED, Bounds, compute_units, cut_text
 from omn_export.perfetto.identity import compute_machine_id, compute_uuid
 from omn_export.perfetto.publish import publish
 from omn_export.perfetto.sequence import Sequence
@@ -53,10 +54,13 @@ def read_value(annotation: Any) -> Any:
 def annotate(value: Any, bounds: Bounds | None = None) -> tuple[Any, bool]:
     """Return what of a value stands in the file, and whether it was cut short."""
     sequence = Sequence()
-    cut = sequence.begin(1, 1, "slice", annotations={"args": value}, bounds={"args": bounds} if bounds else None)
-    *_, packet = publish_packets(sequence)
-    annotations = packet.track_event.debug_annotations
-    return (read_value(annotations[0]) if annotations else None), cut == {"args"}
+    bounds = attrs.evolve(bounds or UNBOUNDED, flag="cut")
+    sequence.begin(1, 1, "slice", annotations={"args": value}, bounds={"args": bounds})
+    first, packet = publish_packets(sequence)
+    names = {row.iid: row.name for row in first.interned_data.debug_annotation_names}
+    read = {names[row.name_iid]: read_value(row) for row in packet.track_event.debug_annotations}
+    assert read.keys() <= {"args", "cut"}
+    return read.get("args"), read.get("cut", False)
 
 
 def test_events_of_several_sequences_are_published_by_time() -> None:

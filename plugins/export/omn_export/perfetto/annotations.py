@@ -19,11 +19,15 @@ _LEAST_INT64, _LEAST_BEYOND_INT64, _LEAST_BEYOND_UINT64 = -(1 << 63), 1 << 63, 1
 
 @attrs.frozen
 class Bounds:
-    """What one value may take: scalars, levels of containers (itself the first), UTF-16 units of keys and text."""
+    """What one value may take: scalars, levels of containers (itself the first), UTF-16 units of keys and text.
+
+    `flag` names the boolean annotation that is set beside a value which was cut short, None where none is.
+    """
 
     values: int = 128
     levels: int = 8
     units: int = 65_536
+    flag: str | None = None
 
 
 UNBOUNDED = Bounds(1 << 30, 64, 1 << 30)

@@ -52,15 +52,15 @@ class Sequence:
         annotations: Mapping[str, Any] | None = None,
         flows: Iterable[int] = (),
         bounds: Mapping[str, Bounds] | None = None,
-    ) -> frozenset[str]:
-        """Open a slice. Annotations that are None are left out. Returns the names of those that bounds cut short."""
-        return self._add(track, ts_ns, _BEGIN, name, categories, annotations, flows, bounds)
+    ) -> None:
+        """Open a slice. Annotations that are None are left out, those that `bounds` names are kept within them."""
+        self._add(track, ts_ns, _BEGIN, name, categories, annotations, flows, bounds)
 
     def end(
         self, track: int, ts_ns: int, *, annotations: Mapping[str, Any] | None = None, flows: Iterable[int] = ()
-    ) -> frozenset[str]:
+    ) -> None:
         """Close the innermost open slice of a track; the annotations join those of its beginning."""
-        return self._add(track, ts_ns, _END, None, (), annotations, flows, None)
+        self._add(track, ts_ns, _END, None, (), annotations, flows, None)
 
     def instant(
         self,
@@ -72,9 +72,9 @@ class Sequence:
         annotations: Mapping[str, Any] | None = None,
         flows: Iterable[int] = (),
         bounds: Mapping[str, Bounds] | None = None,
-    ) -> frozenset[str]:
-        """Add what happened at one moment. Returns the names of the annotations that bounds cut short."""
-        return self._add(track, ts_ns, _INSTANT, name, categories, annotations, flows, bounds)
+    ) -> None:
+        """Add what happened at one moment."""
+        self._add(track, ts_ns, _INSTANT, name, categories, annotations, flows, bounds)
 
     def count(self, track: int, ts_ns: int, value: float) -> None:
         """Add a counter's absolute value from this moment on, an integer as one."""
@@ -134,28 +134,26 @@ class Sequence:
         annotations: Mapping[str, Any] | None,
         flows: Iterable[int],
         bounds: Mapping[str, Bounds] | None,
-    ) -> frozenset[str]:
+    ) -> None:
         packet = self._make_event(track, ts_ns, kind)
         event = packet.track_event
         if name is not None:
             event.name_iid = _intern(self._names, name)
         event.category_iids.extend(_intern(self._categories, category) for category in categories)
         event.flow_ids.extend(flows)
-        cut = [
-            key
-            for key, value in (annotations or {}).items()
-            if value is not None and not self._annotate(event, key, value, (bounds or {}).get(key, UNBOUNDED))
-        ]
+        for key, value in (annotations or {}).items():
+            if value is not None:
+                self._annotate(event, key, value, (bounds or {}).get(key, UNBOUNDED))
         self._events.append((ts_ns, packet.SerializeToString()))
-        return frozenset(cut)
 
-    def _annotate(self, event: Any, key: str, value: Any, bounds: Bounds) -> bool:
+    def _annotate(self, event: Any, key: str, value: Any, bounds: Bounds) -> None:
         annotation = event.debug_annotations.add()
         annotation.name_iid = _intern(self._annotations, key)
         is_written, is_whole = fill_annotation(annotation, value, bounds)
         if not is_written:
             del event.debug_annotations[-1]
-        return is_whole
+        if not is_whole and bounds.flag is not None:
+            event.debug_annotations.add(name_iid=_intern(self._annotations, bounds.flag), bool_value=True)
 
 
 def make_descriptor(track: Track) -> Any:

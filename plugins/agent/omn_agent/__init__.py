@@ -1,0 +1,1 @@
+"""Sessions of coding agents: imported as Perfetto recordings, and read back."""

@@ -1,0 +1,1 @@
+"""A recording as a Perfetto trace: its tracks, spans, counters and flows."""
