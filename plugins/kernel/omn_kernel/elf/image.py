@@ -1,0 +1,167 @@
+"""The header, segments and sections of an ELF image: elf(5), either class and either byte order.
+
+Read with one `np.frombuffer` a table. Every count and size is held to the bytes that are there and to a bound, so that
+a hostile file costs no more than an honest one of its size.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from omn_kernel.elf.source import ElfError, Source
+
+MOST_SECTION_BYTES = 512 << 20
+MOST_SECTIONS = 1 << 16
+MOST_SEGMENTS = 1024
+
+PT_LOAD, PT_NOTE = 1, 4
+SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM = 2, 3, 4, 7, 8, 9, 11
+SHF_EXECINSTR = 0x4
+PF_X = 0x1
+EM_386, EM_X86_64 = 3, 62
+
+_HEADER = {False: "HHIIIIIHHHHHH", True: "HHIQQQIHHHHHH"}
+_SECTION_FIELDS = ("name", "kind", "flags", "address", "offset", "size", "link", "info", "align", "entry_size")
+_SECTION_WIDTHS = {False: "4444444444", True: "4488884488"}
+_SEGMENT_FIELDS = {
+    False: (("kind", "offset", "address", "physical", "file_size", "memory_size", "flags", "align"), "44444444"),
+    True: (("kind", "flags", "offset", "address", "physical", "file_size", "memory_size", "align"), "44888888"),
+}
+
+
+@attrs.frozen
+class Section:
+    """One section: where it stands in the file and in memory, and what it refers to."""
+
+    number: int
+    name: bytes
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    entry_size: int
+
+
+@attrs.frozen
+class Segment:
+    """One program header: which bytes of the file stand where in memory."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+
+
+@attrs.frozen(eq=False)
+class Image:
+    """An ELF image. `order` is numpy's sign for its byte order."""
+
+    source: Source
+    is_64: bool
+    order: str
+    machine: int
+    sections: tuple[Section, ...]
+    segments: tuple[Segment, ...]
+
+    def find_section(self, name: bytes) -> Section | None:
+        """Find the first section of a name, None where there is none or its bytes were stripped."""
+        return next((one for one in self.sections if one.name == name and one.kind != SHT_NOBITS), None)
+
+    def read_section(self, section: Section) -> bytes:
+        """Read a section's bytes. Raises ElfError where they are not there or past the bound."""
+        if section.kind == SHT_NOBITS:
+            return b""
+        return read_bounded(self.source, section.offset, section.size)
+
+
+def read_bounded(source: Source, offset: int, size: int) -> bytes:
+    """Read a table of an image. Raises ElfError where it is not there whole or is past the bound."""
+    if size > MOST_SECTION_BYTES:
+        raise ElfError(f"a table of {size} bytes is past the {MOST_SECTION_BYTES} that are read")
+    return source.read(offset, size)
+
+
+def read_image(source: Source) -> Image:
+    """Read what an image holds. Raises ElfError for bytes that are none."""
+    ident = source.read(0, 16)
+    if ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
+        raise ElfError(f"it is no ELF image: it starts with {ident[:6].hex()}")
+    is_64, order = ident[4] == 2, "<" if ident[5] == 1 else ">"
+    layout = struct.Struct(order + _HEADER[is_64])
+    fields = layout.unpack(source.read(16, layout.size))
+    _, machine, _, _, segments_at, sections_at, _, _, segment_size, segments, section_size, sections, names = fields
+    records = _read_sections(source, is_64, order, sections_at, section_size, sections)
+    return Image(
+        source=source,
+        is_64=is_64,
+        order=order,
+        machine=machine,
+        sections=_name_sections(source, records, names),
+        segments=_read_segments(source, is_64, order, segments_at, segment_size, segments),
+    )
+
+
+def _make_type(order: str, fields: tuple[str, ...], widths: str) -> np.dtype[Any]:
+    return np.dtype([(field, f"{order}u{width}") for field, width in zip(fields, widths, strict=True)])
+
+
+def _read_records(source: Source, layout: np.dtype[Any], offset: int, size: int, count: int) -> list[Mapping[str, int]]:
+    """Read so many records. A size that is not the layout's is another format's. Raises ElfError for it."""
+    if not count:
+        return []
+    if size != layout.itemsize:
+        raise ElfError(f"its headers are of {size} bytes, where this format's are of {layout.itemsize}")
+    content = read_bounded(source, offset, size * count)
+    names = layout.names or ()
+    return [dict(zip(names, record, strict=True)) for record in np.frombuffer(content, layout).tolist()]
+
+
+def _read_sections(
+    source: Source, is_64: bool, order: str, offset: int, size: int, count: int
+) -> list[Mapping[str, int]]:
+    if not offset:
+        return []
+    layout = _make_type(order, _SECTION_FIELDS, _SECTION_WIDTHS[is_64])
+    if not count:  # more than the header can say: the first section's size says it
+        count = _read_records(source, layout, offset, size, 1)[0]["size"]
+    if count > MOST_SECTIONS:
+        raise ElfError(f"it claims {count} sections, past the {MOST_SECTIONS} that are read")
+    return _read_records(source, layout, offset, size, count)
+
+
+def _name_sections(source: Source, records: list[Mapping[str, int]], names_at: int) -> tuple[Section, ...]:
+    if names_at == 0xFFFF and records:  # SHN_XINDEX
+        names_at = records[0]["link"]
+    strings = b""
+    if 0 < names_at < len(records) and records[names_at]["kind"] == SHT_STRTAB:
+        strings = read_bounded(source, records[names_at]["offset"], records[names_at]["size"])
+    kept = ("kind", "flags", "address", "offset", "size", "link", "info", "entry_size")
+    return tuple(
+        Section(number, read_name(strings, record["name"]), **{field: record[field] for field in kept})
+        for number, record in enumerate(records)
+    )
+
+
+def _read_segments(source: Source, is_64: bool, order: str, offset: int, size: int, count: int) -> tuple[Segment, ...]:
+    if count > MOST_SEGMENTS:
+        raise ElfError(f"it claims {count} segments, past the {MOST_SEGMENTS} that are read")
+    layout = _make_type(order, *_SEGMENT_FIELDS[is_64])
+    kept = ("kind", "flags", "offset", "address", "file_size", "memory_size")
+    records = _read_records(source, layout, offset, size, count)
+    return tuple(Segment(**{field: record[field] for field in kept}) for record in records)
+
+
+def read_name(strings: bytes, offset: int, most: int = 4096) -> bytes:
+    """Return the string at a place of a string table, at most so long, empty where the place is outside it."""
+    end = strings.find(b"\0", offset, offset + most)
+    return strings[offset : offset + most if end < 0 else end]

@@ -1,0 +1,68 @@
+"""What names a build and its separate debug file: the build id's note and .gnu_debuglink."""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+
+from omn_kernel.elf.image import PT_NOTE, SHT_NOTE, Image
+from omn_kernel.elf.source import ElfError
+
+_NT_GNU_BUILD_ID = 3
+_MOST_NOTE_BYTES = 1 << 16
+_MOST_PLACES = 64
+
+
+@attrs.frozen
+class DebugLink:
+    """The name of a file's separate debug file, and that file's CRC-32."""
+
+    name: str
+    checksum: int
+
+
+def find_build_id(image: Image) -> str | None:
+    """Find an image's build id in hexadecimal, None where it has none.
+
+    A program's own is in its segments, which a stripped section table leaves; a debug file's is in its sections,
+    because its segments' bytes are not there.
+    """
+    places = [(one.offset, one.size) for one in image.sections if one.kind == SHT_NOTE]
+    places += [(one.offset, one.file_size) for one in image.segments if one.kind == PT_NOTE]
+    for offset, size in places[:_MOST_PLACES]:
+        try:
+            content = image.source.read(offset, min(size, _MOST_NOTE_BYTES))
+        except ElfError:
+            continue
+        if (found := parse_build_id(content, image.order)) is not None:
+            return found
+    return None
+
+
+def parse_build_id(content: bytes, order: str = "<") -> str | None:
+    """Parse notes for the one that GNU tools write a build id into, None where they hold none."""
+    position = 0
+    header = struct.Struct(order + "III")
+    while position + header.size <= len(content):
+        name_size, size, kind = header.unpack_from(content, position)
+        name_at = position + header.size
+        body_at = name_at + (name_size + 3 & ~3)
+        if kind == _NT_GNU_BUILD_ID and content[name_at : name_at + name_size] == b"GNU\0" and size:
+            body = content[body_at : body_at + size]
+            return body.hex() if len(body) == size else None
+        position = body_at + (size + 3 & ~3)
+    return None
+
+
+def find_debug_link(image: Image) -> DebugLink | None:
+    """Find what a stripped file calls its debug file, None where it names none. Raises ElfError as reading does."""
+    section = image.find_section(b".gnu_debuglink")
+    if section is None:
+        return None
+    content = image.read_section(section)
+    name, end, _ = content.partition(b"\0")
+    at = len(name) + 4 & ~3
+    if not name or not end or b"/" in name or len(content) < at + 4:
+        return None
+    return DebugLink(name.decode("utf-8", "surrogateescape"), struct.unpack_from(image.order + "I", content, at)[0])

@@ -1,0 +1,186 @@
+"""Functions by their addresses: many symbols sorted once, many addresses looked up in one search.
+
+Which symbol names an address:
+
+- of those at one address, one with a size before one without, a function before a bare label, a global name before a
+  weak one before a local one, the one with fewer leading underscores, the better source, the shorter name;
+- an address inside several goes to the innermost, the one that starts last;
+- a symbol names no address past its size. One without a size reaches to the next symbol, as perf has it, and never out
+  of its section; inside one that has a size it is a label and names nothing.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+Addresses = NDArray[np.uint64]
+Numbers = NDArray[np.int64]
+
+MOST_NAME_BYTES = 1 << 16
+_MOST_NAMES_BYTES = 256 << 20
+_END = np.iinfo(np.uint64).max
+
+
+@attrs.frozen(eq=False)
+class Candidates:
+    """Symbols of one source, in columns: `name` is an offset into `strings`, `limit` the end of a symbol's section.
+
+    `preference` orders symbols at one address, the smallest first.
+    """
+
+    source: str
+    strings: bytes
+    start: Addresses
+    size: Addresses
+    limit: Addresses
+    preference: NDArray[np.uint8]
+    name: Numbers
+
+
+@attrs.frozen(eq=False)
+class _Columns:
+    """All candidates together."""
+
+    start: Addresses
+    size: Addresses
+    limit: Addresses
+    preference: NDArray[np.uint8]
+    name: Numbers
+    source: NDArray[np.uint8]
+
+    def take(self, chosen: NDArray[np.generic]) -> _Columns:
+        return _Columns(*(column[chosen] for column in attrs.astuple(self, recurse=False)))
+
+
+class SymbolIndex:
+    """The functions of one object. Made of candidates in the order of their sources' worth."""
+
+    def __init__(self, candidates: list[Candidates]) -> None:
+        self._sources = tuple(one.source for one in candidates)
+        self._strings = tuple(one.strings for one in candidates)
+        self._names_bytes = 0
+        columns = _choose(_join(candidates))
+        end = _compute_ends(columns)
+        self._symbol_start, self._name, self._source = columns.start, columns.name, columns.source
+        self._start, self._end, self._symbol = _flatten(columns.start, end)
+
+    def __len__(self) -> int:
+        return len(self._symbol_start)
+
+    def find(self, addresses: Addresses) -> Numbers:
+        """Find the function that each address is in, -1 for one that is in none."""
+        if not len(self._start):
+            return np.full(len(addresses), -1, np.int64)
+        at = np.searchsorted(self._start, addresses, side="right").astype(np.int64) - 1
+        held = (at >= 0) & (addresses < self._end[at])
+        return np.where(held, self._symbol[at], -1)
+
+    def get_start(self, symbol: int) -> int:
+        """Return where a function starts."""
+        return int(self._symbol_start[symbol])
+
+    def get_source(self, symbol: int) -> str:
+        """Return which source named it."""
+        return self._sources[int(self._source[symbol])]
+
+    def find_name(self, symbol: int) -> bytes | None:
+        """Find a function's name as the linker spelt it, None for one that is longer than any compiler makes."""
+        strings, at = self._strings[int(self._source[symbol])], int(self._name[symbol])
+        end = strings.find(b"\0", at, at + MOST_NAME_BYTES + 1)
+        if end < 0:
+            end = len(strings)
+        self._names_bytes += end - at
+        # Names may share their ends, so that a small table can hold many long ones.
+        if end - at > MOST_NAME_BYTES or self._names_bytes > _MOST_NAMES_BYTES:
+            return None
+        return strings[at:end]
+
+
+def _join(candidates: list[Candidates]) -> _Columns:
+    def column(name: str, kind: type[np.generic]) -> NDArray[np.generic]:
+        parts = [np.asarray(getattr(one, name), kind) for one in candidates]
+        return np.concatenate(parts) if parts else np.empty(0, kind)
+
+    sizes = [len(one.start) for one in candidates]
+    return _Columns(
+        start=column("start", np.uint64),  # type: ignore[arg-type]
+        size=column("size", np.uint64),  # type: ignore[arg-type]
+        limit=column("limit", np.uint64),  # type: ignore[arg-type]
+        preference=column("preference", np.uint8),  # type: ignore[arg-type]
+        name=column("name", np.int64),  # type: ignore[arg-type]
+        source=np.repeat(np.arange(len(candidates), dtype=np.uint8), sizes),
+    )
+
+
+def _choose(columns: _Columns) -> _Columns:
+    """Keep one symbol for each address, and no label inside a function that has a size."""
+    rank = columns.preference.astype(np.uint16) << 8 | columns.source
+    chosen = columns.take(np.lexsort((rank, columns.start)))
+    first = np.ones(len(chosen.start), bool)
+    first[1:] = chosen.start[1:] != chosen.start[:-1]
+    chosen = chosen.take(first)
+    covered = np.maximum.accumulate(np.where(chosen.size > 0, _add(chosen.start, chosen.size), np.uint64(0)))
+    inside = np.zeros(len(chosen.start), bool)
+    inside[1:] = (chosen.size[1:] == 0) & (chosen.start[1:] < covered[:-1])
+    return chosen.take(~inside) if inside.any() else chosen
+
+
+def _add(start: Addresses, size: Addresses) -> Addresses:
+    """Add without wrapping around."""
+    end = start + size
+    end[end < start] = _END
+    return end
+
+
+def _compute_ends(columns: _Columns) -> Addresses:
+    following = np.append(columns.start[1:], np.uint64(_END))
+    return np.where(columns.size > 0, _add(columns.start, columns.size), np.minimum(following, columns.limit))
+
+
+def _flatten(start: Addresses, end: Addresses) -> tuple[Addresses, Addresses, Numbers]:
+    """Cut ranges that overlap into pieces that do not, each its innermost range's: starts, ends and whose it is."""
+    count = len(start)
+    whose = np.arange(count, dtype=np.int64)
+    if count < 2:
+        return start, end, whose
+    reached = np.maximum.accumulate(end)
+    joins = np.zeros(count, bool)  # that a range starts before all of those before it have ended
+    joins[1:] = start[1:] < reached[:-1]
+    if not joins.any():
+        return start, end, whose
+    tangled = joins.copy()
+    tangled[:-1] |= joins[1:]
+    numbers = np.flatnonzero(tangled)
+    pieces = np.array(_cut(start[numbers].tolist(), end[numbers].tolist()), np.uint64).reshape(-1, 3)
+    plain = ~tangled
+    starts = np.concatenate([start[plain], pieces[:, 0]])
+    ends = np.concatenate([end[plain], pieces[:, 1]])
+    whose = np.concatenate([whose[plain], numbers[pieces[:, 2].astype(np.int64)]])
+    order = np.argsort(starts, kind="stable")
+    return starts[order], ends[order], whose[order]
+
+
+def _cut(starts: list[int], ends: list[int]) -> list[tuple[int, int, int]]:
+    """Sweep sorted ranges once: the innermost open one is the last that started."""
+    pieces: list[tuple[int, int, int]] = []
+    opened: list[int] = []
+    at = 0
+
+    def close_until(limit: int) -> None:
+        nonlocal at
+        while opened and ends[opened[-1]] <= limit:
+            one = opened.pop()
+            if at < ends[one]:
+                pieces.append((at, ends[one], one))
+                at = ends[one]
+
+    for number, start in enumerate(starts):
+        close_until(start)
+        if opened and at < start:
+            pieces.append((at, start, opened[-1]))
+        at = max(at, start)
+        opened.append(number)
+    close_until(int(_END))
+    return pieces

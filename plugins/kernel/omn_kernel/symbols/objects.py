@@ -1,0 +1,106 @@
+"""The functions of one file: every table it carries or that stands apart from it, in one index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from omn_kernel.elf.debug_data import read_debug_data
+from omn_kernel.elf.image import PF_X, PT_LOAD, Image, Segment, read_image
+from omn_kernel.elf.notes import find_build_id
+from omn_kernel.elf.plt import read_entries
+from omn_kernel.elf.source import ElfError, Source
+from omn_kernel.elf.tables import read_dynamic_symbols, read_static_symbols
+from omn_kernel.symbols.candidates import make_entries, select_functions
+from omn_kernel.symbols.debug_files import open_debug_image
+from omn_kernel.symbols.index import Addresses, Candidates, SymbolIndex
+
+_PAGE = 4096
+
+
+@attrs.frozen(eq=False)
+class ObjectSymbols:
+    """An object's functions, the segments that say where its bytes stand, and what names its build.
+
+    `damage` says in a clause each what of it could not be read; the rest still names.
+    """
+
+    index: SymbolIndex
+    segments: tuple[Segment, ...]
+    build_id: str | None
+    damage: tuple[str, ...]
+
+    def compute_addresses(self, offsets: Addresses) -> Addresses:
+        """Compute the addresses, as the object's symbols count them, of bytes of the file.
+
+        An offset is the executable segment's that holds it, then any segment's, then that of a segment whose last page
+        it fills; the loader maps whole pages. One that is in none stands for itself.
+        """
+        addresses = offsets.copy()
+        loaded = [one for one in self.segments if one.kind == PT_LOAD]
+        code = [one for one in loaded if one.flags & PF_X]
+        unknown = np.ones(len(offsets), bool)
+        for extent, segments in ((1, code), (1, loaded), (_PAGE, code), (_PAGE, loaded)):
+            for segment in segments:
+                low = segment.offset // extent * extent
+                high = -(-(segment.offset + segment.file_size) // extent) * extent
+                held = unknown & (offsets >= np.uint64(low)) & (offsets < np.uint64(min(high, (1 << 64) - 1)))
+                shift = np.uint64((segment.address - segment.offset) % (1 << 64))
+                addresses[held] = offsets[held] + shift
+                unknown &= ~held
+        return addresses
+
+
+def read_object(source: Source, path: str = "", roots: Sequence[str] = ()) -> ObjectSymbols:
+    """Read an object's functions; where it carries no .symtab, from the debug file of its path under some roots too.
+
+    Raises ElfError where it is no ELF image.
+    """
+    image = read_image(source)
+    damage: list[str] = []
+    candidates = list(_iter_candidates(image, path, roots, damage))
+    return ObjectSymbols(SymbolIndex(candidates), image.segments, find_build_id(image), tuple(damage))
+
+
+def _iter_candidates(image: Image, path: str, roots: Sequence[str], damage: list[str]) -> Iterator[Candidates]:
+    """Yield the tables in the order of their worth: the file's own whole table, a debug file's, what is left."""
+
+    def attempt(read: Callable[[], Candidates | None]) -> Iterator[Candidates]:
+        try:
+            found = read()
+        except ElfError as error:
+            damage.append(str(error))
+            return
+        if found is not None and len(found.start):
+            yield found
+
+    own = list(attempt(lambda: _select_static(image, "symtab")))
+    yield from own
+    if not own:
+        yield from attempt(lambda: _select_debug(image, path, roots))
+    yield from attempt(lambda: _select_dynamic(image))
+    if not own:
+        yield from attempt(lambda: _select_carried(image))
+    yield from attempt(lambda: make_entries(read_entries(image), "dynsym"))
+
+
+def _select_static(image: Image, source: str) -> Candidates | None:
+    table = read_static_symbols(image)
+    return None if table is None else select_functions(image, table, source)
+
+
+def _select_debug(image: Image, path: str, roots: Sequence[str]) -> Candidates | None:
+    with open_debug_image(image, path, roots) as found:
+        return None if found is None else _select_static(found, "debug file")
+
+
+def _select_carried(image: Image) -> Candidates | None:
+    carried = read_debug_data(image)
+    return None if carried is None else _select_static(carried, "gnu_debugdata")
+
+
+def _select_dynamic(image: Image) -> Candidates | None:
+    table = read_dynamic_symbols(image)
+    return None if table is None else select_functions(image, table, "dynsym")
