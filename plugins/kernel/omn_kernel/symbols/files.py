@@ -1,0 +1,109 @@
+"""The file that a process mapped: that very one, or a refusal that says what stands in its place.
+
+A path is no file: it may have been deleted, written anew, or be another file in another mount namespace. While the
+process lives, /proc/<pid>/map_files leads to what it mapped (with CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, see
+proc_pid_map_files(5)), /proc/<pid>/exe to what it executes and /proc/<pid>/root to its own root. What is found
+by a path is held to the inode or the build id that was mapped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import attrs
+
+from omn_kernel.elf.image import read_image
+from omn_kernel.elf.notes import find_build_id
+from omn_kernel.elf.source import ElfError, File
+from omn_kernel.mounts import read_mounts
+from omn_kernel.polled import place, read_file
+from omn_kernel.symbols.identity import find_root
+from omn_kernel.symbols.mappings import Mapping, parse_mappings
+
+
+@attrs.frozen
+class Opened:
+    """A mapped file, and the root that its path is under: where its debug file may stand too."""
+
+    file: File
+    root: str
+
+
+class NotFound(Exception):
+    """No path leads to the file that was mapped: it says why, in a clause."""
+
+
+def open_mapped(sysroot: str, mapping: Mapping, pid: int | None) -> Opened:
+    """Open the file behind a mapping. `pid` is the process while it lives and still has that memory, else None.
+
+    Raises NotFound where nothing that is found is that file.
+    """
+    reason = "it was deleted" if mapping.path != mapping.file_path else "it is not there"
+    for path, root, is_itself in _iter_places(sysroot, mapping, pid):
+        try:
+            file = File(path)
+        except ElfError as error:
+            reason = str(error)
+            continue
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                reason = f"it cannot be opened ({error.strerror})"
+            continue
+        if is_itself or _is_mapped(file, mapping):
+            return Opened(file, root)
+        file.close()
+        reason = "another file stands at its path now"
+    raise NotFound(reason)
+
+
+def _iter_places(sysroot: str, mapping: Mapping, pid: int | None) -> Iterator[tuple[str, str, bool]]:
+    """Yield paths, the root each is under, and whether the kernel itself says that it is the mapped file."""
+    here = place(sysroot, mapping.file_path)
+    if pid is not None:
+        root = find_root(sysroot, pid)
+        name = _find_range(sysroot, mapping, pid)
+        if name is not None:
+            yield place(sysroot, f"/proc/{pid}/map_files/{name}"), root, True
+        yield place(sysroot, f"/proc/{pid}/exe"), root, False
+        yield root + mapping.path, root, False
+        yield root + mapping.file_path, root, False
+    yield here, place(sysroot, "").rstrip("/"), False
+
+
+def _find_range(sysroot: str, mapping: Mapping, pid: int) -> str | None:
+    """Find what map_files calls the range: it may have been split or joined since it was mapped."""
+    try:
+        now = parse_mappings(read_file(sysroot, f"/proc/{pid}/maps"))
+    except (OSError, ValueError):
+        return None
+    for one in now:
+        same_file = one.file_path == mapping.file_path and mapping.inode in (None, one.inode)
+        if same_file and one.start < mapping.end and mapping.start < one.end:
+            return f"{one.start:x}-{one.end:x}"
+    return None
+
+
+def _is_mapped(file: File, mapping: Mapping) -> bool:
+    """Tell whether a file is the one that was mapped: by its build, by its inode, or because nothing was recorded."""
+    if mapping.build_id is not None:
+        try:
+            return find_build_id(read_image(file)) == mapping.build_id
+        except ElfError:
+            return False
+    if mapping.inode is None:
+        return True
+    return file.status.st_ino == mapping.inode and _is_on(file.status.st_dev, mapping.device)
+
+
+def _is_on(number: int, device: tuple[int, int] | None) -> bool:
+    """Tell whether a file's device is the one that was mapped.
+
+    Overlays and btrfs give stat(2) another number than they map under: an overlay is listed with its own, btrfs's are
+    listed nowhere. Everywhere else the two agree.
+    """
+    found = os.major(number), os.minor(number)
+    if device is None or found == device:
+        return True
+    kinds = {mount.kind for mount in read_mounts("/") if mount.device == f"{found[0]}:{found[1]}"}
+    return not kinds or "overlay" in kinds

@@ -1,0 +1,96 @@
+"""The namer of each object, made when its first address is asked for: files, the vdso, the kernel."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from omn_kernel.elf.source import ElfError
+from omn_kernel.polled import place
+from omn_kernel.symbols.files import NotFound, open_mapped
+from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
+from omn_kernel.symbols.index import Addresses
+from omn_kernel.symbols.kernel import read_kernel_symbols
+from omn_kernel.symbols.mappings import Mapping
+from omn_kernel.symbols.naming import Namer
+from omn_kernel.symbols.objects import ObjectSymbols, read_object
+from omn_kernel.symbols.vdso import NAME as VDSO
+from omn_kernel.symbols.vdso import read_vdso
+
+
+@attrs.frozen(eq=False)
+class MappedNamer:
+    """The namer of a mapped object, and the object, which says where its bytes stand; None where it is not known."""
+
+    namer: Namer
+    known: ObjectSymbols | None = None
+
+    def compute_addresses(self, mapping: Mapping, ips: Addresses) -> Addresses:
+        """Compute the addresses that the namer knows code by, of instructions in a mapping."""
+        if not mapping.is_file and self.known is None:
+            return ips
+        # The offset may be any number: what is past the end of everything comes around, and is in no segment.
+        offsets = ips - np.uint64(mapping.start) + np.uint64(mapping.offset)
+        return offsets if self.known is None else self.known.compute_addresses(offsets)
+
+
+class Namers:
+    """One namer for each object of the run, whichever processes have it mapped. `notes` says what has none."""
+
+    def __init__(self, sysroot: str) -> None:
+        self.notes: dict[str, None] = {}
+        self._sysroot = sysroot
+        self._made: dict[tuple[object, ...], MappedNamer] = {}
+        self._kernel: Namer | None = None
+
+    def get_kernel(self) -> Namer:
+        """Return the kernel's, which names nothing where its addresses are hidden from this user."""
+        if self._kernel is None:
+            try:
+                functions = read_kernel_symbols(self._sysroot)
+                reason = "its addresses are hidden from this user (kernel.kptr_restrict)"
+            except OSError as error:
+                functions, reason = None, f"/proc/kallsyms cannot be read ({error.strerror})"
+            if functions is None:
+                self.notes[f"no names for the kernel: {reason}"] = None
+            self._kernel = Namer(functions, Symbol(None, KERNEL, 0, is_kernel=True), is_file=False)
+        return self._kernel
+
+    def get(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
+        """Return the namer of what a process has mapped. `is_living` says that it still has that memory."""
+        key: tuple[object, ...] = (mapping.file_path, mapping.device, mapping.inode, mapping.build_id)
+        if mapping.path == VDSO:
+            key = (VDSO, mapping.end > 1 << 32)
+        found = self._made.get(key) or self._made.get((key, pid))
+        if found is None:
+            try:
+                found = self._make(mapping, pid, is_living)
+            except (NotFound, ElfError, OSError) as error:
+                # Another process may still lead to the same file.
+                key, found = (key, pid), MappedNamer(_make_nameless(mapping))
+                self.notes[f"no names for {mapping.file_path}: {_explain(error)}"] = None
+            self._made[key] = found
+        return found
+
+    def _make(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
+        if mapping.path == VDSO:
+            known = read_vdso(self._sysroot, mapping, pid)
+            return MappedNamer(Namer(known.index, Symbol(None, VDSO, 0), is_file=False, named_by="vdso"), known)
+        if not mapping.is_file:
+            return MappedNamer(_make_nameless(mapping))
+        path = mapping.file_path
+        opened = open_mapped(self._sysroot, mapping, pid if is_living else None)
+        with opened.file as file:
+            known = read_object(file, path, tuple(dict.fromkeys((opened.root, place(self._sysroot, "").rstrip("/")))))
+        for clause in known.damage:
+            self.notes[f"some names of {path} are missing: {clause}"] = None
+        return MappedNamer(Namer(known.index, Symbol(None, path, 0, build_id=known.build_id), is_file=True), known)
+
+
+def _make_nameless(mapping: Mapping) -> Namer:
+    path = ANONYMOUS if mapping.is_anonymous else mapping.file_path
+    return Namer(None, Symbol(None, path, 0, build_id=mapping.build_id), is_file=mapping.is_file)
+
+
+def _explain(error: Exception) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

@@ -1,0 +1,126 @@
+"""Address spaces over time: which mapping an address of a process was in when a sample was taken.
+
+Fed from perf records (PERF_RECORD_MMAP2, COMM with the exec flag, FORK) in the order of their time, and from
+/proc/<pid>/maps for a process that ran before. Nobody records an munmap: what was mapped stands until something else
+does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+
+from omn_kernel.symbols.index import Addresses, Numbers
+from omn_kernel.symbols.layout import Layout
+from omn_kernel.symbols.mappings import Mapping
+
+MOST_REREADS = 3
+"""How often the maps of a process are read again for an address that is in nothing known."""
+
+
+class Space:
+    """The memory of one program in one process, from its fork or exec on."""
+
+    def __init__(self, pid: int, begun_ns: int, before: tuple[Mapping, ...] = ()) -> None:
+        self.pid = pid
+        self.begun_ns = begun_ns
+        self.rereads_left = MOST_REREADS
+        self.mappings: list[Mapping] = list(before)
+        self._times: list[int] = [begun_ns] * len(before)
+
+    def put_before(self, mappings: tuple[Mapping, ...]) -> None:
+        """Put mappings of an unknown age: under every one that a record told of."""
+        self.mappings[:0] = mappings
+        self._times[:0] = [self.begun_ns] * len(mappings)
+
+    def put(self, mapping: Mapping, ts_ns: int) -> None:
+        """Put a mapping made at a time."""
+        at = bisect_right(self._times, max(ts_ns, self.begun_ns))
+        self.mappings.insert(at, mapping)
+        self._times.insert(at, max(ts_ns, self.begun_ns))
+
+    def get_mappings_at(self, ts_ns: int) -> tuple[Mapping, ...]:
+        """Return what had been mapped by a time, the oldest first."""
+        return tuple(self.mappings[: bisect_right(self._times, ts_ns)])
+
+    def find(self, addresses: Addresses, ts_ns: Numbers) -> Numbers:
+        """Find the number of the mapping that each address was in at its time, -1 for one in none."""
+        found = np.full(len(addresses), -1, np.int64)
+        if not self.mappings:
+            return found
+        order = np.argsort(ts_ns, kind="stable")
+        # How many mappings had been made by each sample's time: samples between two of them see one layout.
+        made = np.searchsorted(np.array(self._times, np.int64), np.maximum(ts_ns[order], self.begun_ns), side="right")
+        changes = np.flatnonzero(np.diff(made, prepend=-1))
+        layout, put = Layout(), 0
+        for low, high in zip(changes.tolist(), [*changes[1:].tolist(), len(made)], strict=True):
+            for number in range(put, put := int(made[low])):
+                mapping = self.mappings[number]
+                if mapping.start < mapping.end:
+                    layout.put(mapping.start, mapping.end, number)
+            chosen = order[low:high]
+            found[chosen] = layout.find(addresses[chosen])
+        return found
+
+
+class AddressSpaces:
+    """The spaces of every process heard of. Records are noted in the order of their time."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[int, list[Space]] = {}
+
+    def note_mapping(
+        self,
+        pid: int,
+        start: int,
+        end: int,
+        offset: int,
+        path: str,
+        inode: int | None,
+        build_id: str | None,
+        ts_ns: int,
+        *,
+        device: tuple[int, int] | None = None,
+    ) -> None:
+        """Note that a process mapped executable memory. A record carries a file's inode or its build id."""
+        mapping = Mapping(start, end, offset, path, inode, build_id, device)
+        self._get_space(pid, ts_ns).put(mapping, ts_ns)
+
+    def note_exec(self, pid: int, ts_ns: int) -> None:
+        """Note that a process executes another program: nothing that it mapped before is there."""
+        self._spaces.setdefault(pid, []).append(Space(pid, ts_ns))
+
+    def note_fork(self, parent: int, child: int, ts_ns: int) -> None:
+        """Note that a process forked: its child has what it had mapped. A thread that starts is none."""
+        if parent != child:
+            space = self.find_space(parent, ts_ns)
+            before = () if space is None else space.get_mappings_at(ts_ns)
+            self._spaces.setdefault(child, []).append(Space(child, ts_ns, before))
+
+    def note_running(self, pid: int, mappings: tuple[Mapping, ...], ts_ns: int) -> None:
+        """Note what a process that runs has mapped, as /proc/<pid>/maps tells it: mapped who knows when."""
+        self._get_space(pid, ts_ns).put_before(mappings)
+
+    def find_space(self, pid: int, ts_ns: int) -> Space | None:
+        """Find the space that a process had at a time; its first one where the time is before it."""
+        spaces = self._spaces.get(pid)
+        if not spaces:
+            return None
+        return spaces[max(bisect_right([one.begun_ns for one in spaces], ts_ns) - 1, 0)]
+
+    def get_spaces(self, pid: int) -> list[Space]:
+        """Return a process's spaces in the order of time, none for one that nothing was heard of."""
+        return self._spaces.get(pid, [])
+
+    def is_last(self, space: Space) -> bool:
+        """Tell whether a space is the last of its process that was heard of."""
+        return self._spaces[space.pid][-1] is space
+
+    def _get_space(self, pid: int, ts_ns: int) -> Space:
+        space = self.find_space(pid, ts_ns)
+        if space is None:
+            # The first word of a process says nothing of when it began.
+            space = Space(pid, 0)
+            self._spaces[pid] = [space]
+        return space

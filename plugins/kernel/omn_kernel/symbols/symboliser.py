@@ -1,0 +1,174 @@
+"""Names for many addresses at once: each mapping's object is read once, each address in it looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from omn_kernel.polled import place, read_file
+from omn_kernel.symbols.frames import ANONYMOUS, Frames, Symbol
+from omn_kernel.symbols.identity import Identity, find_identity, find_root
+from omn_kernel.symbols.index import Addresses, Numbers
+from omn_kernel.symbols.mappings import Mapping, parse_mappings
+from omn_kernel.symbols.namers import Namers
+from omn_kernel.symbols.naming import Namer
+from omn_kernel.symbols.perf_map import PerfMap, find_map
+from omn_kernel.symbols.spaces import AddressSpaces, Space
+
+_KERNEL_FROM = np.uint64(1 << 63)
+
+
+class Symboliser:
+    """Names the addresses of processes whose mappings `spaces` holds, and of the kernel.
+
+    `symbols` holds every symbol made so far; a number in it stands for the same symbol for the whole run.
+    """
+
+    def __init__(self, spaces: AddressSpaces, sysroot: str = "/") -> None:
+        self.symbols: list[Symbol] = []
+        self.spaces = spaces
+        self._sysroot = sysroot
+        self._namers = Namers(sysroot)
+        self._identities: dict[int, Identity] = {}
+        self._maps: dict[Space, tuple[PerfMap, Namer]] = {}
+        self._unknown = Namer(None, Symbol(None, None, 0), is_file=False)
+        self._anonymous = Namer(None, Symbol(None, ANONYMOUS, 0), is_file=False)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be named and why, in a sentence each."""
+        faults = (
+            f"the perf map of process {space.pid} is not read: {perf_map.refusal}"
+            for space, (perf_map, _) in self._maps.items()
+            if perf_map.refusal is not None
+        )
+        return tuple(dict.fromkeys([*self._namers.notes, *faults]))
+
+    def follow(self, pid: int, ts_ns: int) -> None:
+        """Read who a process is and what it has mapped, at its first sight: it may be gone when it is asked for.
+
+        One that is gone already, or closed to this user, is left to its records.
+        """
+        identity = find_identity(self._sysroot, pid)
+        if identity is not None:
+            self._identities[pid] = identity
+            self.spaces.note_running(pid, self._read_mappings(pid), ts_ns)
+
+    def read_growth(self) -> None:
+        """Read what the runtimes of followed processes have written of their code since: at ticks, and at the end."""
+        for pid in self._identities:
+            for space in self.spaces.get_spaces(pid)[-1:]:
+                if any(mapping.is_anonymous for mapping in space.mappings):
+                    self._get_anonymous(space)
+
+    def resolve(self, pid: int, ips: Addresses, ts_ns: Numbers) -> Frames:
+        """Name addresses of one process, each as it was mapped at its time. Many in one call is what makes it fast."""
+        frames = Frames(np.full(len(ips), -1, np.int64), np.zeros(len(ips), np.uint64))
+        in_kernel = ips >= _KERNEL_FROM
+        if in_kernel.any():
+            self._answer(frames, np.flatnonzero(in_kernel), ips, self._namers.get_kernel())
+        for space, chosen in self._iter_spaces(pid, np.flatnonzero(~in_kernel), ts_ns):
+            is_living = self._is_living(space, ts_ns[chosen])
+            numbers = self._find_mappings(space, ips[chosen], ts_ns[chosen], is_living)
+            for number, places in _iter_groups(numbers):
+                mapping = space.mappings[number] if number >= 0 else None
+                self._answer_mapped(frames, chosen[places], ips, mapping, space, is_living)
+        return frames
+
+    def _answer_mapped(
+        self,
+        frames: Frames,
+        chosen: Numbers,
+        ips: Addresses,
+        mapping: Mapping | None,
+        space: Space,
+        is_living: bool,
+    ) -> None:
+        if mapping is None:
+            self._answer(frames, chosen, ips, self._unknown)
+        elif mapping.is_anonymous:
+            self._answer(frames, chosen, ips, self._get_anonymous(space))
+        else:
+            mapped = self._namers.get(mapping, space.pid, is_living)
+            addresses = np.zeros(len(ips), np.uint64)
+            addresses[chosen] = mapped.compute_addresses(mapping, ips[chosen])
+            self._answer(frames, chosen, addresses, mapped.namer)
+
+    def _answer(self, frames: Frames, chosen: Numbers, addresses: Addresses, namer: Namer) -> None:
+        unique, inverse = np.unique(addresses[chosen], return_inverse=True)
+        symbol, offset = namer.name(unique, self.symbols)
+        frames.symbol[chosen], frames.offset[chosen] = symbol[inverse], offset[inverse]
+
+    def _iter_spaces(self, pid: int, chosen: Numbers, ts_ns: Numbers) -> Iterator[tuple[Space, Numbers]]:
+        """Yield the spaces that a process had when samples were taken, and which samples."""
+        if not len(chosen):
+            return
+        if not self.spaces.get_spaces(pid):
+            self.spaces.note_running(pid, (), 0)
+        spaces = self.spaces.get_spaces(pid)
+        begun = np.array([space.begun_ns for space in spaces], np.int64)
+        numbers = np.maximum(np.searchsorted(begun, ts_ns[chosen], side="right") - 1, 0)
+        for number, places in _iter_groups(numbers):
+            yield spaces[number], chosen[places]
+
+    def _is_living(self, space: Space, ts_ns: Numbers) -> bool:
+        """Tell whether a process still runs the program that the samples are of: the last it executed, never reused."""
+        if not self.spaces.is_last(space):
+            return False
+        identity = find_identity(self._sysroot, space.pid)
+        if identity is None or identity.begun_ns > int(ts_ns.max()):
+            return False
+        self._identities.setdefault(space.pid, identity)
+        return True
+
+    def _find_mappings(self, space: Space, ips: Addresses, ts_ns: Numbers, is_living: bool) -> Numbers:
+        """Find each address's mapping. For one in none the maps are read again, so often and no more."""
+        numbers = space.find(ips, ts_ns)
+        if is_living and space.rereads_left > 0 and (numbers < 0).any():
+            space.rereads_left -= 1
+            known = set(space.mappings)
+            space.put_before(tuple(one for one in self._read_mappings(space.pid) if one not in known))
+            numbers = space.find(ips, ts_ns)
+        return numbers
+
+    def _read_mappings(self, pid: int) -> tuple[Mapping, ...]:
+        try:
+            return parse_mappings(read_file(self._sysroot, f"/proc/{pid}/maps"))
+        except OSError:
+            return ()
+
+    def _get_anonymous(self, space: Space) -> Namer:
+        """Return the namer of a space's anonymous memory: its perf map, where it is known whose it is."""
+        found = self._maps.get(space)
+        if found is None:
+            identity = self._identities.get(space.pid)
+            if identity is None:
+                return self._anonymous
+            identity = attrs.evolve(identity, begun_ns=max(identity.begun_ns, space.begun_ns))
+            perf_map = PerfMap(self._find_map_paths(identity), identity)
+            found = perf_map, Namer(perf_map, Symbol(None, ANONYMOUS, 0), is_file=False)
+            self._maps[space] = found
+        if self.spaces.is_last(space) or not found[0].is_open:
+            found[0].read_growth()
+        return found[1]
+
+    def _find_map_paths(self, identity: Identity) -> tuple[str, ...]:
+        """Return where a process's map may stand: in its own root while it lives, and in this one's."""
+        own = find_root(self._sysroot, identity.pid) + find_map(identity.inner_pid)
+        return own, place(self._sysroot, find_map(identity.pid))
+
+    def close(self) -> None:
+        """Let go of the maps that are held open."""
+        for perf_map, _ in self._maps.values():
+            perf_map.close()
+
+
+def _iter_groups(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """Yield each number and where it stands."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+        yield int(ordered[low]), order[low:high]
