@@ -239,6 +239,8 @@ class Capture:
     workflows: list[Workflow] = attrs.field(factory=list)
     snapshots: list[tuple[int, ContextSnapshot]] = attrs.field(factory=list)
     samples: Samples = attrs.field(factory=Samples)
+    other_usages: list[tuple[int, Usage]] = attrs.field(factory=list)
+    """Tokens that were reported of no response, compaction or tool: what warmed a cache, what summed a branch up."""
 
 
 @attrs.define

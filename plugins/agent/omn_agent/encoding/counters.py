@@ -69,6 +69,7 @@ def compute_usages(capture: Capture) -> list[tuple[int, Usage]]:
     """Return what was reported, by time: of responses, of compactions, and of tools, nested calls included once."""
     rows: list[Response | Compaction | Tool] = [*capture.responses, *capture.compactions, *capture.tools]
     found = [(row.end_ns, row.usage) for row in rows if row.end_ns is not None]
+    found += capture.other_usages
     return sorted(found, key=lambda pair: pair[0])
 
 

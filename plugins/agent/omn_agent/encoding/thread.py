@@ -94,13 +94,13 @@ def _make_prompt(canvas: Canvas, prompt: Prompt, flow: int) -> _Node:
 
 def _add_nodes(canvas: Canvas, track: int, nodes: Iterable[_Node], low_ns: int, high_ns: int | None = None) -> None:
     """Draw spans one after another, each within its surroundings: on one track spans that cross close one another."""
-    for node in nodes:
+    listed = list(nodes)
+    for index, node in enumerate(listed):
         start_ns = max(node.start_ns, low_ns)
-        end_ns = node.end_ns
+        following_ns = listed[index + 1].start_ns if index + 1 < len(listed) else high_ns
+        end_ns = node.end_ns if node.end_ns is not None else following_ns
         if end_ns is not None:
-            end_ns = max(end_ns, start_ns) if high_ns is None else max(min(end_ns, high_ns), start_ns)
-        elif high_ns is not None:
-            end_ns = high_ns
+            end_ns = max(end_ns if high_ns is None else min(end_ns, high_ns), start_ns)
         is_open = node.end_ns is None
         canvas.sequence.begin(
             track,

@@ -1,0 +1,1 @@
+"""The session files of coding agents, read into recordings."""

@@ -1,0 +1,75 @@
+"""Session files line by line: JSON objects in order, and an account of what was no object."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import attrs
+
+from omn_core.api import RequestError
+
+LONGEST_LINE = 64 << 20
+"""A longer line is counted and skipped: nothing of a session is of that size but a mistake."""
+
+
+@attrs.define
+class Account:
+    """What became of the lines of one import."""
+
+    lines: int = 0
+    malformed: int = 0
+    unknown: int = 0
+    duplicates: int = 0
+    untimed: int = 0
+    unknown_kinds: dict[str, int] = attrs.field(factory=dict)
+
+    def note_unknown(self, kind: object) -> None:
+        """Count a line of a kind that nobody knows."""
+        self.unknown += 1
+        name = str(kind)[:60]
+        self.unknown_kinds[name] = self.unknown_kinds.get(name, 0) + 1
+
+
+def iter_records(path: Path, account: Account) -> Iterator[dict[str, Any]]:
+    """Yield each line's object. Lines end at LF alone: other separators are legal inside JSON texts.
+
+    `.zst` is decompressed as it is read. Raises RequestError where the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from _iter_objects(_open(file, path), account)
+    except OSError as error:
+        raise RequestError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+
+
+def _open(file: BinaryIO, path: Path) -> BinaryIO:
+    if path.suffix != ".zst":
+        return file
+    import zstandard
+
+    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+
+
+def _iter_objects(stream: BinaryIO, account: Account) -> Iterator[dict[str, Any]]:
+    while line := stream.readline(LONGEST_LINE):
+        is_whole = line.endswith(b"\n")
+        while not is_whole and len(line) == LONGEST_LINE:  # drop the rest of a line that is too long
+            line = stream.readline(LONGEST_LINE)
+            is_whole = line.endswith(b"\n") or not line
+            if is_whole:
+                line = b"{"
+        if not line.strip():
+            continue
+        account.lines += 1
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            yield record
+        else:
+            account.malformed += 1

@@ -1,0 +1,64 @@
+"""A harness's files, found below what was named, and read into one recording."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+from omn_export.perfetto.tracks import Clock, ClockSnapshot
+
+from omn_agent.harness import Harness
+from omn_agent.importing.lines import Account
+from omn_agent.recording import Recording
+from omn_core.api import RequestError
+
+UNCERTAINTY_NS = 1_000_000
+"""Session files are stamped in milliseconds, by a clock that may be set."""
+
+_SUFFIXES = (".jsonl", ".jsonl.zst")
+
+
+def find_files(harness: Harness, place: Path) -> list[Path]:
+    """Return the session files at a place: itself, with a session's children beside it, or all below a folder.
+
+    Raises RequestError where there is none.
+    """
+    if place.is_dir():
+        found = sorted(path for path in place.rglob("*") if path.is_file() and path.name.endswith(_SUFFIXES))
+    elif place.is_file():
+        children = place.parent / "subagent" if harness is Harness.MUSE else place.with_suffix("") / "subagents"
+        found = [place, *sorted(path for path in children.rglob("*.jsonl") if path.is_file())]
+    else:
+        raise RequestError(f"{str(place)!r} is not there", "name a session's file or a folder that holds some")
+    if harness is Harness.MUSE and place.is_dir():
+        found = [path for path in found if path.name == "session.jsonl"]
+    if not found:
+        raise RequestError(f"no session's file is below {str(place)!r}", f"{harness.value} writes them as .jsonl")
+    return found
+
+
+def read_recording(harness: Harness, place: Path, has_content: bool) -> tuple[Recording, Account]:
+    """Read session files into a recording. Nobody recorded a process or a boot: all there is is the wall clock.
+
+    Raises RequestError where nothing at the place is a session that can be placed in time.
+    """
+    account = Account()
+    reader = importlib.import_module(f"omn_agent.importing.{harness.value}")
+    sessions = reader.read_sessions(find_files(harness, place), account)
+    captures = [capture for row in sessions if (capture := row.make_capture(harness.value, has_content)) is not None]
+    if not captures:
+        raise RequestError(f"nothing in {str(place)!r} says when it happened", "is it a session of another harness?")
+    captures.sort(key=lambda capture: capture.start_ns)
+    counts = {
+        "import_lines": account.lines,
+        "malformed_lines": account.malformed,
+        "unknown_lines": account.unknown,
+        "duplicate_records": account.duplicates,
+        "untimed_records": account.untimed,
+    }
+    captures[0].fields |= counts
+    start_ns = captures[0].start_ns
+    recording = Recording(
+        harness, captures, Clock.REALTIME, UNCERTAINTY_NS, [ClockSnapshot({Clock.REALTIME: start_ns})]
+    )
+    return recording, account
