@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omn_kernel.symbols.index import MOST_NAME_BYTES, Candidates, SymbolIndex
+from omn_kernel.symbols.index import MOST_NAME_BYTES, Candidates, SymbolIndex, add_sizes
 
 END = 1 << 20
 
@@ -17,14 +17,16 @@ def make(*symbols: tuple[int, int, str], source: str = "symtab", preference: tup
     for _, _, name in symbols:
         names.append(len(strings))
         strings += name.encode() + b"\0"
+    start, size = (np.array([one[column] for one in symbols], np.uint64) for column in (0, 1))
+    sized = size > 0
     return Candidates(
         source=source,
         strings=strings,
-        start=np.array([one[0] for one in symbols], np.uint64),
-        size=np.array([one[1] for one in symbols], np.uint64),
-        limit=np.full(len(symbols), END, np.uint64),
+        start=start,
+        end=np.where(sized, add_sizes(start, size), np.uint64(END)),
+        is_sized=sized,
         preference=np.array(preference or [0] * len(symbols), np.uint8),
-        name=np.array(names, np.int64),
+        name=np.array(names, np.uint32),
     )
 
 
@@ -94,10 +96,10 @@ def test_names_that_share_their_ends_are_read_to_a_bound(monkeypatch: pytest.Mon
     monkeypatch.setattr("omn_kernel.symbols.index._MOST_NAMES_BYTES", 1000)
     count = 400
     shared = make((0, 1, "x" * count))
-    many = Candidates(
-        "symtab", shared.strings, np.arange(count, dtype=np.uint64), np.ones(count, np.uint64),
-        np.full(count, END, np.uint64), np.zeros(count, np.uint8), np.arange(1, count + 1, dtype=np.int64),
-    )  # fmt: skip
+    starts = np.arange(count, dtype=np.uint64)
+    sized, alike = np.ones(count, bool), np.zeros(count, np.uint8)
+    names_at = np.arange(1, count + 1, dtype=np.uint32)
+    many = Candidates("symtab", shared.strings, starts, starts + np.uint64(1), sized, alike, names_at)
     index = SymbolIndex([many])
     names = [index.find_name(number) for number in range(count)]
     assert names[0] == b"x" * count

@@ -19,7 +19,7 @@ from omn_kernel.elf.tables import (
     STT_NOTYPE,
     SymbolTable,
 )
-from omn_kernel.symbols.index import Candidates
+from omn_kernel.symbols.index import Addresses, Candidates, add_sizes
 
 _UNDERSCORE, _DOLLAR = ord("_"), ord("$")
 
@@ -29,27 +29,23 @@ def select_functions(image: Image, table: SymbolTable, source: str) -> Candidate
 
     Mapping symbols (`$x` on arm) name no code and are left out.
     """
-    records = table.records
-    strings = np.frombuffer(table.strings + b"\0\0", np.uint8)
-    records = records[_names_code(image, records)]
-    records = records[records["name"] < len(table.strings)]
-    first, second = strings[records["name"]], strings[records["name"].astype(np.int64) + 1]
-    kind = records["info"] & 0xF
-    label = kind == STT_NOTYPE
-    named = (first != 0) & ~(label & (first == _DOLLAR))
-    records, first, second, label = records[named], first[named], second[named], label[named]
-    underscores = (first == _UNDERSCORE).astype(np.uint8) + ((first == _UNDERSCORE) & (second == _UNDERSCORE))
-    preference = (records["size"] == 0).astype(np.uint8) << 5 | label.astype(np.uint8) << 4
-    preference |= _rank_binding(records["info"] >> 4) << 2 | underscores
-    return Candidates(
-        source=source,
-        strings=table.strings,
-        start=records["value"].astype(np.uint64),
-        size=records["size"].astype(np.uint64),
-        limit=_find_limits(image, records["section"], records["value"].astype(np.uint64)),
-        preference=preference,
-        name=records["name"].astype(np.int64),
-    )
+    records, strings = table.records, np.frombuffer(table.strings or b"\0", np.uint8)
+    last = len(strings) - 1
+    places = np.minimum(records["name"], last)
+    first, second = strings[places], strings[np.minimum(places + 1, last)]
+    label = records["info"] & 0xF == STT_NOTYPE
+    named = (records["name"] <= last) & (first != 0) & ~(label & (first == _DOLLAR))
+    chosen = np.flatnonzero(named & _names_code(image, records))
+    lead = first[chosen] == _UNDERSCORE
+    underscores = lead.astype(np.uint8) + (lead & (second[chosen] == _UNDERSCORE))
+    start, size = (records[column][chosen].astype(np.uint64) for column in ("value", "size"))
+    preference = (size == 0).astype(np.uint8) << 5 | label[chosen].astype(np.uint8) << 4
+    preference |= _rank_binding(records["info"][chosen] >> 4) << 2 | underscores
+    end = add_sizes(start, size)
+    unsized = size == 0
+    end[unsized] = np.maximum(_find_section_ends(image)[records["section"][chosen[unsized]]], start[unsized])
+    name = records["name"][chosen].astype(np.uint32)
+    return Candidates(source, table.strings, start, end, ~unsized, preference, name)
 
 
 def _names_code(image: Image, records: NDArray[Any]) -> NDArray[np.bool_]:
@@ -66,19 +62,20 @@ def _rank_binding(binding: NDArray[Any]) -> NDArray[np.uint8]:
     return np.where(binding == STB_GLOBAL, 0, np.where(binding == STB_WEAK, 1, 2)).astype(np.uint8)
 
 
-def _find_limits(image: Image, sections: NDArray[Any], start: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the end of each symbol's section; of no byte past its own start for one in no section."""
+def _find_section_ends(image: Image) -> Addresses:
+    """Return the end of each section by its number, zero for what is no section."""
     ends = np.zeros(1 << 16, np.uint64)
     for one in image.sections[:SHN_LORESERVE]:
         ends[one.number] = min(one.address + one.size, (1 << 64) - 1)
-    return np.asarray(np.maximum(ends[sections], start))
+    return ends
 
 
 def make_entries(entries: list[Entry], source: str) -> Candidates:
     """Make candidates of the procedure linkage table's entries."""
     strings = b"\0".join(entry.name for entry in entries) + b"\0"
-    lengths = [len(entry.name) + 1 for entry in entries]
+    lengths = np.array([len(entry.name) + 1 for entry in entries], np.int64)
     start = np.array([entry.address for entry in entries], np.uint64)
     size = np.array([entry.size for entry in entries], np.uint64)
-    name = np.cumsum([0, *lengths[:-1]], dtype=np.int64) if entries else np.empty(0, np.int64)
-    return Candidates(source, strings, start, size, start + size, np.zeros(len(entries), np.uint8), name)
+    name = (np.cumsum(lengths) - lengths).astype(np.uint32)
+    sized = np.ones(len(entries), bool)
+    return Candidates(source, strings, start, add_sizes(start, size), sized, np.zeros(len(entries), np.uint8), name)

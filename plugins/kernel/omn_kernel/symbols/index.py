@@ -25,30 +25,30 @@ _END = np.iinfo(np.uint64).max
 
 @attrs.frozen(eq=False)
 class Candidates:
-    """Symbols of one source, in columns: `name` is an offset into `strings`, `limit` the end of a symbol's section.
+    """Symbols of one source, in columns: `name` is an offset into `strings`.
 
-    `preference` orders symbols at one address, the smallest first.
+    `end` is where a symbol with a size ends, and how far one without may reach: its section's end. `preference` orders
+    symbols at one address, the smallest first.
     """
 
     source: str
     strings: bytes
     start: Addresses
-    size: Addresses
-    limit: Addresses
+    end: Addresses
+    is_sized: NDArray[np.bool_]
     preference: NDArray[np.uint8]
-    name: Numbers
+    name: NDArray[np.uint32]
 
 
 @attrs.frozen(eq=False)
 class _Columns:
-    """All candidates together."""
+    """Candidates of several sources: `rank` is the preference, and the number of the source under it."""
 
     start: Addresses
-    size: Addresses
-    limit: Addresses
-    preference: NDArray[np.uint8]
-    name: Numbers
-    source: NDArray[np.uint8]
+    end: Addresses
+    is_sized: NDArray[np.bool_]
+    rank: NDArray[np.uint16]
+    name: NDArray[np.uint32]
 
     def take(self, chosen: NDArray[np.generic]) -> _Columns:
         return _Columns(*(column[chosen] for column in attrs.astuple(self, recurse=False)))
@@ -62,9 +62,9 @@ class SymbolIndex:
         self._strings = tuple(one.strings for one in candidates)
         self._names_bytes = 0
         columns = _choose(_join(candidates))
-        end = _compute_ends(columns)
-        self._symbol_start, self._name, self._source = columns.start, columns.name, columns.source
-        self._start, self._end, self._symbol = _flatten(columns.start, end)
+        self._symbol_start, self._name = columns.start, columns.name
+        self._source = (columns.rank & 0xFF).astype(np.uint8)
+        self._start, self._end, self._symbol = _flatten(columns.start, _compute_ends(columns))
 
     def __len__(self) -> int:
         return len(self._symbol_start)
@@ -75,7 +75,7 @@ class SymbolIndex:
             return np.full(len(addresses), -1, np.int64)
         at = np.searchsorted(self._start, addresses, side="right").astype(np.int64) - 1
         held = (at >= 0) & (addresses < self._end[at])
-        return np.where(held, self._symbol[at], -1)
+        return np.where(held, at if self._symbol is None else self._symbol[at], -1)
 
     def get_start(self, symbol: int) -> int:
         """Return where a function starts."""
@@ -99,57 +99,56 @@ class SymbolIndex:
 
 
 def _join(candidates: list[Candidates]) -> _Columns:
-    def column(name: str, kind: type[np.generic]) -> NDArray[np.generic]:
-        parts = [np.asarray(getattr(one, name), kind) for one in candidates]
-        return np.concatenate(parts) if parts else np.empty(0, kind)
-
-    sizes = [len(one.start) for one in candidates]
+    if not candidates:
+        nothing = np.empty(0, np.uint64)
+        return _Columns(nothing, nothing, nothing.astype(bool), nothing.astype(np.uint16), nothing.astype(np.uint32))
     return _Columns(
-        start=column("start", np.uint64),  # type: ignore[arg-type]
-        size=column("size", np.uint64),  # type: ignore[arg-type]
-        limit=column("limit", np.uint64),  # type: ignore[arg-type]
-        preference=column("preference", np.uint8),  # type: ignore[arg-type]
-        name=column("name", np.int64),  # type: ignore[arg-type]
-        source=np.repeat(np.arange(len(candidates), dtype=np.uint8), sizes),
+        start=np.concatenate([one.start for one in candidates]),
+        end=np.concatenate([one.end for one in candidates]),
+        is_sized=np.concatenate([one.is_sized for one in candidates]),
+        rank=np.concatenate(
+            [one.preference.astype(np.uint16) << np.uint16(8) | np.uint16(at) for at, one in enumerate(candidates)]
+        ),
+        name=np.concatenate([one.name for one in candidates]),
     )
 
 
 def _choose(columns: _Columns) -> _Columns:
     """Keep one symbol for each address, and no label inside a function that has a size."""
-    rank = columns.preference.astype(np.uint16) << 8 | columns.source
-    chosen = columns.take(np.lexsort((rank, columns.start)))
+    chosen = columns.take(np.lexsort((columns.rank, columns.start)))
     first = np.ones(len(chosen.start), bool)
     first[1:] = chosen.start[1:] != chosen.start[:-1]
-    chosen = chosen.take(first)
-    covered = np.maximum.accumulate(np.where(chosen.size > 0, _add(chosen.start, chosen.size), np.uint64(0)))
+    if not first.all():
+        chosen = chosen.take(first)
+    covered = np.maximum.accumulate(np.where(chosen.is_sized, chosen.end, np.uint64(0)))
     inside = np.zeros(len(chosen.start), bool)
-    inside[1:] = (chosen.size[1:] == 0) & (chosen.start[1:] < covered[:-1])
+    inside[1:] = ~chosen.is_sized[1:] & (chosen.start[1:] < covered[:-1])
     return chosen.take(~inside) if inside.any() else chosen
 
 
-def _add(start: Addresses, size: Addresses) -> Addresses:
-    """Add without wrapping around."""
+def add_sizes(start: Addresses, size: Addresses) -> Addresses:
+    """Compute where ranges end, without wrapping around."""
     end = start + size
     end[end < start] = _END
     return end
 
 
 def _compute_ends(columns: _Columns) -> Addresses:
+    if columns.is_sized.all():
+        return columns.end
     following = np.append(columns.start[1:], np.uint64(_END))
-    return np.where(columns.size > 0, _add(columns.start, columns.size), np.minimum(following, columns.limit))
+    return np.where(columns.is_sized, columns.end, np.minimum(following, columns.end))
 
 
-def _flatten(start: Addresses, end: Addresses) -> tuple[Addresses, Addresses, Numbers]:
-    """Cut ranges that overlap into pieces that do not, each its innermost range's: starts, ends and whose it is."""
-    count = len(start)
-    whose = np.arange(count, dtype=np.int64)
-    if count < 2:
-        return start, end, whose
-    reached = np.maximum.accumulate(end)
-    joins = np.zeros(count, bool)  # that a range starts before all of those before it have ended
-    joins[1:] = start[1:] < reached[:-1]
+def _flatten(start: Addresses, end: Addresses) -> tuple[Addresses, Addresses, Numbers | None]:
+    """Cut ranges that overlap into pieces that do not, each its innermost range's: starts, ends and whose it is.
+
+    None stands for each piece's being the range of its own number.
+    """
+    joins = np.zeros(len(start), bool)  # that a range starts before all of those before it have ended
+    joins[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
     if not joins.any():
-        return start, end, whose
+        return start, end, None
     tangled = joins.copy()
     tangled[:-1] |= joins[1:]
     numbers = np.flatnonzero(tangled)
@@ -157,7 +156,7 @@ def _flatten(start: Addresses, end: Addresses) -> tuple[Addresses, Addresses, Nu
     plain = ~tangled
     starts = np.concatenate([start[plain], pieces[:, 0]])
     ends = np.concatenate([end[plain], pieces[:, 1]])
-    whose = np.concatenate([whose[plain], numbers[pieces[:, 2].astype(np.int64)]])
+    whose = np.concatenate([np.flatnonzero(plain), numbers[pieces[:, 2].astype(np.int64)]])
     order = np.argsort(starts, kind="stable")
     return starts[order], ends[order], whose[order]
 

@@ -44,10 +44,10 @@ def parse_kallsyms(content: bytes) -> SymbolIndex | None:
                 source="kallsyms",
                 strings=content.replace(b"\n", b"\0").replace(b"\t", b"\0"),
                 start=address[text],
-                size=sizes[text],
-                limit=(address + sizes)[text],
+                end=(address + sizes)[text],
+                is_sized=np.ones(int(text.sum()), bool),
                 preference=(letters[starts + _DIGITS + 1][text] >= ord("a")).astype(np.uint8),
-                name=(starts + _DIGITS + 3)[text],
+                name=(starts + _DIGITS + 3)[text].astype(np.uint32),
             )
         ]
     )
