@@ -165,4 +165,5 @@ def _program(program: ProgramResult) -> dict[str, Any]:
         "exit": None if program.exit is None else dict(program.exit),
         "lifetime_ns": program.lifetime_ns,
         "cpu_ns": program.cpu_ns,
+        "own_cpu_ns": program.own_cpu_ns,
     }

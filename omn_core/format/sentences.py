@@ -12,6 +12,9 @@ from omn_core.model.target import Target
 from omn_core.names import render_printable
 
 _LONGEST_NAME = 240
+_WORTH_SAYING = 0.05
+"""The share of a program's cpu from which that of the processes it started is named apart."""
+
 _PASSED_OVER = {
     LinkState.MODE: "does not serve this mode",
     LinkState.EMITS: "cannot answer what was asked",
@@ -125,7 +128,13 @@ def render_program(program: ProgramResult) -> str:
     text = f"{_render_words(program.argv)} (pid {program.pid}) {ended}"
     if program.lifetime_ns is not None:
         text += f" after {render_duration(program.lifetime_ns)}"
-    return text if program.cpu_ns is None else f"{text}, having used {render_duration(program.cpu_ns)} of cpu"
+    if program.cpu_ns is None:
+        return text
+    text += f", having used {render_duration(program.cpu_ns)} of cpu"
+    started_ns = program.cpu_ns - (program.cpu_ns if program.own_cpu_ns is None else program.own_cpu_ns)
+    if started_ns < _WORTH_SAYING * program.cpu_ns:
+        return text
+    return f"{text}, {render_duration(started_ns)} of it in processes that it started"
 
 
 def render_adopted(adopted: Sequence[Adopted]) -> str:

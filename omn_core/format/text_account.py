@@ -28,7 +28,7 @@ def add_account(page: Page, document: Document, index: int) -> None:
     for sentence in degraded or (["nothing"] if is_alone else []):
         page.add_labelled("degraded", render_printable(sentence), "alarm" if degraded else None)
     shared = _find_shared_caveats(document)
-    for caveat in result.caveats:
+    for caveat in _find_caveats(document, result):
         if caveat not in shared:
             page.add_labelled("caveat", render_printable(caveat), "faint")
     for fact in result.facts:
@@ -50,6 +50,8 @@ def render_footer(document: Document, style: TextStyle) -> str:
         _add_summed_up(page, document, "degraded", _find_degraded)
         for caveat in _find_shared_caveats(document):
             page.add_labelled("caveat", render_printable(caveat), "faint")
+    if document.session.session.composition is not None:
+        _add_pointer(page, document)
     last = "last run: " if document.repeats else ""
     if document.program is not None:
         page.add_labelled("program", last + sentences.render_program(document.program))
@@ -96,9 +98,29 @@ def _find_degraded(document: Document, index: int) -> list[str]:
     return list(dict.fromkeys(sentence for run in runs for sentence in collect_degraded(run)))
 
 
+def _find_caveats(document: Document, result: Result) -> Sequence[str]:
+    """Return the caveats that stand with a result: what a family's name composed leaves the catalog's to its help."""
+    if document.session.session.composition is None:
+        return result.caveats
+    told = _list_catalogs(result)
+    return [caveat for caveat in result.caveats if caveat not in told]
+
+
+def _list_catalogs(result: Result) -> Sequence[str]:
+    return result.resolved.entry.caveats_of(result.resolved.target.kind)
+
+
 def _find_shared_caveats(document: Document) -> Sequence[str]:
     """Return the caveats of every one of several requests."""
     if len(document.results) < 2:
         return ()
-    first, *others = document.results
-    return [caveat for caveat in first.caveats if all(caveat in other.caveats for other in others)]
+    first, *others = (_find_caveats(document, result) for result in document.results)
+    return [caveat for caveat in first if all(caveat in other for other in others)]
+
+
+def _add_pointer(page: Page, document: Document) -> None:
+    """Say where the caveats of a composed answer's sources are: a person asked a family, and gets its numbers first."""
+    told = {result.resolved.entry.id: len(_list_catalogs(result)) for result in document.results}
+    places = ", ".join(f"omn help {source}" for source, count in told.items() if count)
+    if places:
+        page.add_labelled("caveat", f"what these figures hold and leave out: {places}", "faint")

@@ -119,13 +119,17 @@ class Result:
 
 @attrs.frozen
 class ProgramResult:
-    """What became of the launched program. `exit` is {"code": n} or {"signal": name}, None where it is not known."""
+    """What became of the launched program. `exit` is {"code": n} or {"signal": name}, None where it is not known.
+
+    `cpu_ns` is that of the program and of everything it started, `own_cpu_ns` the program's own process's alone.
+    """
 
     argv: tuple[str, ...]
     pid: int
     exit: Mapping[str, Any] | None
     lifetime_ns: int | None
     cpu_ns: int | None
+    own_cpu_ns: int | None = None
 
 
 @attrs.frozen

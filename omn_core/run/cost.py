@@ -58,6 +58,11 @@ class ProgramCpu:
         for member in self.tree.members():
             self._own_ns[member.pid], self._children_ns[member.pid] = _read(member.pid)
 
+    def own_ns(self) -> int | None:
+        """Return what the program's own process used, without those it started; None where its clock was not read."""
+        own_ns = self._own_ns.get(self.tree.program)
+        return None if own_ns is None or self._before_ns is None else max(0, own_ns - self._before_ns)
+
     def total_ns(self) -> int | None:
         """Return the tree's cpu. Meant for after the tree was ended and the program reaped."""
         program = self.tree.program

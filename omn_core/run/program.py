@@ -7,6 +7,7 @@ import attrs
 from omn_core.model.result import Adopted, ProgramResult
 from omn_core.run import linux
 from omn_core.run.binding import refuse_foreign_proc
+from omn_core.run.cost import ProgramCpu
 from omn_core.run.launcher import Launched, LaunchPlan, launch
 from omn_core.run.terminal import TerminalState, find_terminal, restore_terminal
 from omn_core.run.tree import Tree
@@ -51,13 +52,14 @@ class Program:
         """Return the orphans that outlived what started them."""
         return tuple(self.tree.adopted)
 
-    def result(self, cpu_ns: int | None) -> ProgramResult:
+    def result(self, cpu: ProgramCpu | None) -> ProgramResult:
         """Return what became of it. Its lifetime runs from its release until its end was seen, None while it runs."""
         launched = self.launched
         lifetime_ns = None
         if launched.ended_ns is not None and launched.released_ns is not None:
             lifetime_ns = launched.ended_ns - launched.released_ns
-        return ProgramResult(launched.plan.arguments, launched.pid, launched.exit, lifetime_ns, cpu_ns)
+        total_ns, own_ns = (None, None) if cpu is None else (cpu.total_ns(), cpu.own_ns())
+        return ProgramResult(launched.plan.arguments, launched.pid, launched.exit, lifetime_ns, total_ns, own_ns)
 
 
 def start_program(plan: LaunchPlan, *, adopts: bool) -> Program:

@@ -240,7 +240,7 @@ class _Run:
             results=results,
             cost=spent,
             ended_by=self.ended_by,
-            program=None if ended is None else ended.result(None if program_cpu is None else program_cpu.total_ns()),
+            program=None if ended is None else ended.result(program_cpu),
             adopted=() if ended is None else ended.adopted(),
             plugins=self.registry.versions(),
             emits=self.registry.emits,

@@ -145,7 +145,7 @@ def make_document(*results: Result, **changes: Any) -> Document:
         "window": WINDOW,
         "results": results,
         "cost": Cost(20_000_000, 200_000_000, 10_000_000, target_ns=2 * SECOND),
-        "program": ProgramResult(("prog", "a b"), 7, {"code": 3}, 2 * SECOND, SECOND),
+        "program": ProgramResult(("prog", "a b"), 7, {"code": 3}, 2 * SECOND, SECOND, SECOND * 9 // 10),
         "plugins": {"omn": "0.1.0"},
     }
     return Document(**given | changes)

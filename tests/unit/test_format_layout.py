@@ -12,9 +12,11 @@ from shapes import WINDOW, make_batch, make_document, make_result
 
 from omn_core.format.as_text import TEXT
 from omn_core.format.order import order_series
+from omn_core.format.sentences import render_program
 from omn_core.format.sparklines import render_sparklines
 from omn_core.model.losses import Losses
-from omn_core.model.result import Document, Window
+from omn_core.model.request import Composition
+from omn_core.model.result import Document, ProgramResult, Window
 from omn_core.model.style import TextStyle
 from omn_core.names import compute_width
 
@@ -75,6 +77,30 @@ def test_several_requests_say_once_what_they_share() -> None:
     assert text.count("lost  ") == text.count("degraded  ") == text.count("of one") == 1
     places = [text.index(part) for part in ("of one", "lost  ", "degraded  ", "of all", "program  ", "cost  ")]
     assert places == sorted(places)
+
+
+def test_what_a_family_composed_leaves_the_catalogs_caveats_to_its_help() -> None:
+    """A caveat of the run stands; those of the sources are where one line says, and each request still degrades."""
+    result = make_result(make_batch([1]), caveats=("of the run", "of the catalog"))
+    entry = attrs.evolve(result.resolved.entry, caveats=("of the catalog",))
+    result = attrs.evolve(result, resolved=attrs.evolve(result.resolved, entry=entry))
+    asked = make_document(result)
+    assert "caveat     of the catalog" in render(asked)
+    session = attrs.evolve(asked.session.session, composition=Composition("mem", "low"))
+    text = render(attrs.evolve(asked, session=attrs.evolve(asked.session, session=session)))
+    assert "caveat     of the run" in text
+    assert "of the catalog" not in text
+    assert "caveat     what these figures hold and leave out: omn help mem.test" in text
+
+
+def test_the_cpu_of_what_a_program_started_is_named_apart() -> None:
+    """Where it is a twentieth of the whole or more, and only where the program's own is known."""
+    own = ProgramResult(("make",), 7, {"code": 0}, 2 * 10**9, 10**9, 10**9)
+    assert "started" not in render_program(own)
+    assert "started" not in render_program(attrs.evolve(own, own_cpu_ns=None))
+    assert "started" not in render_program(attrs.evolve(own, own_cpu_ns=96 * 10**7))
+    told = render_program(attrs.evolve(own, own_cpu_ns=10**8))
+    assert told.endswith("having used 1 s of cpu, 900 ms of it in processes that it started")
 
 
 def test_what_one_of_several_lost_stands_with_it_and_is_summed_up() -> None:

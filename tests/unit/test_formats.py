@@ -229,6 +229,7 @@ def test_a_document_has_the_blocks_that_others_read() -> None:
         "exit": {"code": 3},
         "lifetime_ns": 2_000_000_000,
         "cpu_ns": 1_000_000_000,
+        "own_cpu_ns": 900_000_000,
     }
     assert (plain["joins"], plain["decompositions"], plain["record"], plain["adopted"]) == ([], [], None, [])
     assert plain["cost"] == {

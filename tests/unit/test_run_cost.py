@@ -36,6 +36,7 @@ def test_a_programs_cpu_is_its_own_and_of_all_it_waited_for() -> None:
     assert found is not None
     assert found == document.program.cpu_ns
     assert found >= 100 * _MS
+    assert 0 < (document.program.own_cpu_ns or 0) <= found - 100 * _MS
     usage = _usage_of("sh", "-c", script)
     assert found < 3 * usage
 
