@@ -51,11 +51,26 @@ def omn_emits() -> Sequence[EmitRow]:
 
 @hookimpl
 def omn_formats() -> Sequence[FormatRow]:
-    """Return the core's formats. Each carries every emit."""
+    """Return the core's formats. Those that say nothing of it carry every emit."""
     return (
         FormatRow("text", "omn_core.format.as_text:TEXT", "for reading on a terminal", carries_documents=True),
         FormatRow("json", "omn_core.format.as_json:JSON", "one JSON document", carries_documents=True),
         FormatRow("yaml", "omn_core.format.as_yaml:YAML", "one YAML 1.2 document", carries_documents=True),
         FormatRow("toml", "omn_core.format.as_toml:TOML", "one TOML 1.0 document", carries_documents=True),
         FormatRow("ndjson", "omn_core.format.as_ndjson:NDJSON", "a JSON value a line: events, answers, the run"),
+        FormatRow(
+            "folded",
+            "omn_core.format.as_folded:FOLDED",
+            "a stack a line, for flame graph scripts",
+            emits=("stack",),
+            tells_losses=False,
+        ),
+        FormatRow(
+            "speedscope",
+            "omn_core.format.as_speedscope:SPEEDSCOPE",
+            "stacks for speedscope",
+            emits=("stack",),
+            tells_losses=False,
+        ),
+        FormatRow("chrome", "omn_core.format.as_chrome:CHROME", "trace events for chrome://tracing and its like"),
     )

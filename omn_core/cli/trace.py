@@ -195,6 +195,8 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
         document, unfinished = _run(resolved, application, options)
     say_refused(document.session.session, resolved.session)
     _write(application, document, row.reference, given["output"], _write_out_run(document))
+    if not row.tells_losses:
+        say_reservations(document)
     failures = [result for result in document.results if result.failure is not None]
     for result in failures:
         complain(f"omn: {result.resolved.entry.id}: {result.failure}")
@@ -251,6 +253,14 @@ def _write(application: Application, document: Document, encoder: str, folder: P
         raise _explain_unwritten(reason, folder is not None, unwritten) from error
     if unwritten is not None:
         raise RunFailed(unwritten.reason, written=True)
+
+
+def say_reservations(document: Document) -> None:
+    """Say on stderr what stands between the numbers and the truth, for a format that has no place for it."""
+    from omn_core.format.reservations import iter_reservations
+
+    for sentence in iter_reservations(document):
+        complain(f"omn: {sentence}")
 
 
 def _explain_unwritten(reason: str | None, has_folder: bool, unwritten: RunFailed | None) -> RunFailed:

@@ -76,6 +76,12 @@ def render_filter(account: FilterAccount) -> str:
 
 def render_losses(losses: Losses) -> list[str]:
     """Return a clause for each kind of loss and each reason, and one for what `>=` marks where it does."""
+    marked = ["figures marked >= are lower bounds"] if losses.is_lower_bound else []
+    return render_lost(losses) + marked
+
+
+def render_lost(losses: Losses) -> list[str]:
+    """Return a clause for each kind of loss and each reason."""
     kinds = (
         (losses.dropped, "events dropped"),
         (losses.throttled, "periods throttled, holding an unknown number of events"),
@@ -87,10 +93,7 @@ def render_losses(losses: Losses) -> list[str]:
     clauses = [f"{render_count(count)} {what}" for count, what in kinds if count]
     if losses.swallowed and not losses.late_ticks:
         clauses.append(f"{render_count(losses.swallowed)} readings swallowed")
-    clauses += [_name(reason) for reason in losses.reasons]
-    if losses.is_lower_bound:
-        clauses.append("figures marked >= are lower bounds")
-    return clauses
+    return clauses + [_name(reason) for reason in losses.reasons]
 
 
 def render_run(document: Document) -> str:

@@ -72,7 +72,8 @@ class EmitRow:
 class FormatRow:
     """An output format: its name, its encoder, and the emits it can carry (empty: every one).
 
-    `carries_documents` says it can hold a request, a session or a listing as well as a run.
+    `carries_documents` says it can hold a request, a session or a listing as well as a run; `tells_losses` that it says
+    what was lost, which the command line otherwise says on standard error.
     """
 
     name: str
@@ -80,6 +81,7 @@ class FormatRow:
     meaning: str = ""
     emits: tuple[str, ...] = ()
     carries_documents: bool = False
+    tells_losses: bool = True
 
 
 @attrs.frozen
