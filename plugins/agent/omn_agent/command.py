@@ -1,4 +1,4 @@
-"""`omn agent`: coding agents' sessions imported as recordings."""
+"""`omn agent`: coding agents' sessions imported as recordings, and recordings read back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from pathlib import Path
 import click
 
 from omn_agent.harness import Harness
+from omn_core.api import RequestError
 
 
-@click.group("agent", epilog="\b\nExamples:\n  omn agent import claude ~/.claude/projects/-work -o work.pftrace\n")
+@click.group(
+    "agent",
+    epilog="""\b
+Examples:
+  omn agent import claude ~/.claude/projects/-work -o work.pftrace
+  omn agent show work.pftrace
+""",
+)
 def agent() -> None:
-    """Import coding agents' sessions as Perfetto recordings."""
+    """Import coding agents' sessions as Perfetto recordings, and read recordings."""
 
 
 @agent.command(
@@ -37,4 +45,33 @@ def import_command(harness: str, place: Path, output: Path | None) -> int:
     path = output or Path(f"{place.resolve().name.partition('.')[0]}.pftrace")
     write_new(path, lambda stream: write_recording(stream, recording))
     click.echo(render_account(path, recording, account))
+    return 0
+
+
+@agent.command(
+    "show",
+    epilog="""\b
+Examples:
+  omn agent show work.pftrace
+  omn agent show first.pftrace second.pftrace --format json
+""",
+)
+@click.argument("files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True)
+@click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", help="text or json.")
+def show_command(files: tuple[Path, ...], format_name: str) -> int:
+    """Say what happened in recordings, several FILEs on one clock: sessions, tokens, slow tools, scripts, health."""
+    import json
+
+    from omn_agent.reading.captures import read_captures
+    from omn_agent.reading.report import make_report
+    from omn_agent.reading.text import render_report
+
+    reading = read_captures(files)
+    if not reading.captures:
+        raise RequestError(
+            f"no capture of a coding agent is in {', '.join(repr(str(path)) for path in files)}",
+            "`omn agent import` makes recordings that have one",
+        )
+    report = make_report(reading)
+    click.echo(json.dumps(report, indent=2) if format_name == "json" else render_report(report))
     return 0
