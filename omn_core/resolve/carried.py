@@ -20,6 +20,8 @@ def find_lacking(completed: Completed, backend: Backend) -> Link | None:
     if keys:
         return Link(backend.id, LinkState.KEYS, f"its events carry no {' and no '.join(keys)}")
     fields = [field for field in _list_fields(completed) if not _has_field(completed, backend, field)]
+    if _lacks_value(completed, backend):
+        fields.append(completed.value)
     if fields:
         return Link(backend.id, LinkState.FILTER, f"its events carry no {' and no '.join(fields)}")
     return None
@@ -32,6 +34,9 @@ def check_carried(completed: Completed, backend: Backend, registry: Registry, pr
         if key not in entry.keys_of(backend):
             carriers = [other for other in entry.chain if key in entry.keys_of(other)]
             raise _refuse_carried(completed, f"key {key!r}", backend, carriers, registry, probes)
+    if _lacks_value(completed, backend):
+        carriers = [other for other in entry.chain if completed.value in entry.filter_fields_of(other)]
+        raise _refuse_carried(completed, f"value {completed.value!r}", backend, carriers, registry, probes)
     for field in _list_fields(completed):
         if not _has_field(completed, backend, field):
             carriers = [other for other in entry.chain if field in entry.filter_fields_of(other)]
@@ -46,6 +51,14 @@ def _list_fields(completed: Completed) -> list[str]:
 
 def _has_field(completed: Completed, backend: Backend, field: str) -> bool:
     return field in (*completed.entry.filter_fields_of(backend), "value", "kind", completed.value)
+
+
+def _lacks_value(completed: Completed, backend: Backend) -> bool:
+    """Tell whether the value is another attribute than the source's own, which other backends declare and this not."""
+    entry = completed.entry
+    if completed.value == entry.value or completed.value in entry.filter_fields_of(backend):
+        return False
+    return any(completed.value in entry.filter_fields_of(other) for other in entry.chain)
 
 
 def _refuse_carried(

@@ -8,8 +8,6 @@ from cffi import FFI
 NATIVE = os.path.join("omn_kernel", "native")
 
 DECLARATIONS = """
-    int omn_perf_open(uint32_t type, uint64_t config, uint64_t config1, uint64_t config2, int exclude_kernel,
-                      int pid, int cpu);
     int omn_bpf_map_create(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t entries, uint32_t flags,
                            int btf, uint32_t key_id, uint32_t value_id, int inner);
     int omn_bpf_btf_load(const void *data, uint32_t size);
@@ -18,8 +16,6 @@ DECLARATIONS = """
     int omn_bpf_uprobe_multi_link(const char *path, int program);
     int omn_bpf_iter_link(int program);
     int omn_enter_network(int namespace);
-
-    static const uint32_t PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT, PERF_TYPE_RAW;
 
     static const uint32_t BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_PROG_ARRAY,
         BPF_MAP_TYPE_PERF_EVENT_ARRAY, BPF_MAP_TYPE_PERCPU_HASH, BPF_MAP_TYPE_PERCPU_ARRAY,
@@ -40,7 +36,7 @@ builder = FFI()
 builder.cdef(DECLARATIONS)
 builder.set_source(
     "omn_kernel.native._calls",
-    '#include <linux/bpf.h>\n#include <linux/perf_event.h>\n#include "calls.h"\n',
+    '#include <linux/bpf.h>\n#include "calls.h"\n',
     sources=[os.path.join(NATIVE, "calls.c")],
     include_dirs=[NATIVE],
     depends=[os.path.join(NATIVE, "calls.h")],

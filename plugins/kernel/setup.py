@@ -1,5 +1,5 @@
-"""Name the native module to setuptools, which has no field for it in pyproject.toml."""
+"""Name the native modules to setuptools, which has no field for them in pyproject.toml."""
 
 from setuptools import setup
 
-setup(cffi_modules=["build_calls.py:builder"])
+setup(cffi_modules=["build_calls.py:builder", "build_perf.py:builder"])

@@ -219,6 +219,21 @@ def test_a_key_or_field_the_chosen_backend_lacks_names_the_one_that_carries_it(
     assert "lab.depth is served by poor, whose events carry no" in str(caught.value)
 
 
+@pytest.mark.spec("RES-4")
+def test_a_value_that_the_chosen_backend_lacks_is_refused(ground: Ground) -> None:
+    """One that another backend declares: the answer would be of nothing. One that none declares is the collector's."""
+    changes = {
+        "attributes": "{depth: count, deep: count, deeper: count}",
+        "filter_fields": "[depth, deep]",
+        "keys": "[]",
+    }
+    ground.build("poor available filter_fields: [depth]", "rich available", changes=changes)
+    with pytest.raises(RequestError, match="events carry no value 'deep'; rich carries it"):
+        ground.resolve(value="deep")
+    assert ground.resolve(value="deeper").backend.id == "poor"
+    assert ground.resolve(value="deep", backend="rich").value == "deep"
+
+
 @pytest.mark.spec("RES-5")
 def test_a_pair_of_mode_and_target_no_backend_declares_is_the_requests(ground: Ground) -> None:
     """Where every backend serves either the mode or the target but none both, no machine could answer."""

@@ -6,6 +6,8 @@ from omn_core.api import CollectorRow, hookimpl
 
 OMN_CONTRACT = "1.0"
 
+_EVENTS = "omn_cpu.events"
+
 
 @hookimpl
 def omn_catalog() -> str:
@@ -44,4 +46,12 @@ def omn_collectors() -> list[CollectorRow]:
             several_processes=True,
             needs_process=True,
         ),
+        CollectorRow("cpu.oncpu_time", "pmu:sw", f"{_EVENTS}:TaskClock", several_processes=True, needs_process=True),
+        CollectorRow("cpu.cycles", "pmu:hw", f"{_EVENTS}:Cycles", several_processes=True),
+        CollectorRow("cpu.cycles", "pmu:sw", f"{_EVENTS}:CpuClock", several_processes=True),
+        CollectorRow("cpu.instructions", "pmu:hw", f"{_EVENTS}:Instructions", several_processes=True),
+        CollectorRow("cpu.branches", "pmu:hw", f"{_EVENTS}:Branches", several_processes=True),
+        CollectorRow("cpu.branch_misses", "pmu:hw", f"{_EVENTS}:BranchMisses", several_processes=True),
+        CollectorRow("cpu.cache_refs", "pmu:hw", f"{_EVENTS}:CacheReferences", several_processes=True),
+        CollectorRow("cpu.cache_misses", "pmu:hw", f"{_EVENTS}:CacheMisses", several_processes=True),
     ]

@@ -36,7 +36,9 @@ def test_one_counter_has_one_name(catalog: Catalog) -> None:
 def test_only_counts_and_times_add_up(catalog: Catalog) -> None:
     """A share and an average have no total, whatever is asked of them."""
     adding = {entry.id for entry in catalog.entries.values() if entry.family == "cpu" and entry.adds_up("poll")}
-    assert adding == {"cpu.throttled", "cpu.steal", "cpu.oncpu_time"}
+    events = {f"cpu.{name}" for name in ("cycles", "instructions", "branches", "branch_misses")}
+    events |= {"cpu.cache_refs", "cpu.cache_misses"}
+    assert adding == {"cpu.throttled", "cpu.steal", "cpu.oncpu_time", *events}
 
 
 def test_the_load_is_read_as_it_stands(catalog: Catalog, sysroot: Sysroot) -> None:

@@ -8,8 +8,9 @@ import struct
 
 import pytest
 from omn_kernel.native import calls
+from omn_kernel.perf.attributes import EventAttributes, Place, open_event
 from omn_kernel.privileges import read_privileges
-from omn_kernel.probes import bpf, prototypes, tracepoints
+from omn_kernel.probes import bpf, events, prototypes, tracepoints
 from omn_kernel.probes.netlink import make_family_request, parse_error, probe_netlink
 
 from omn_core.api import Need, Probe, ProbeContext, State
@@ -179,7 +180,7 @@ def test_a_software_event_is_opened(registry: Registry) -> None:
     """Page faults of one's own task can be counted everywhere that perf events are."""
     answer = ask(registry, "perf:sw:page-faults")
     try:
-        os.close(calls.open_perf_event(1, 2, pid=0, cpu=-1, exclude_kernel=True))
+        os.close(open_event(EventAttributes(1, 2, is_disabled=True, exclude_kernel=True), Place(pid=0)))
     except OSError:
         assert answer.state is not State.AVAILABLE
     else:
@@ -189,23 +190,23 @@ def test_a_software_event_is_opened(registry: Registry) -> None:
 @pytest.mark.spec("PRB-5")
 def test_a_machine_target_is_asked_on_a_cpu(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task's event says nothing of a cpu's: what is opened is what the target will need."""
-    opened: list[tuple[int, int]] = []
+    opened: list[Place] = []
 
-    def note(kind: int, config: int, *, pid: int, cpu: int, exclude_kernel: bool = False) -> int:
-        opened.append((pid, cpu))
+    def note(attributes: EventAttributes, place: Place) -> int:
+        opened.append(place)
         return os.open("/dev/null", os.O_RDONLY)
 
-    monkeypatch.setattr(calls, "open_perf_event", note)
+    monkeypatch.setattr(events, "open_event", note)
     ask(registry, "perf:sw:page-faults", "pid")
     ask(registry, "perf:sw:page-faults", "system")
     ask(registry, "perf:sw:page-faults", "cpu")
-    assert opened[0] == (0, -1)
-    assert all(pid == -1 and cpu >= 0 for pid, cpu in opened[1:])
+    assert opened[0] == Place(pid=0)
+    assert all(place.pid == -1 and place.cpu >= 0 for place in opened[1:])
 
 
-def refuse_the_kernel(kind: int, config: int, *, pid: int, cpu: int, exclude_kernel: bool = False) -> int:
+def refuse_the_kernel(attributes: EventAttributes, place: Place) -> int:
     """Answer as the kernel does at paranoid 2 without the capability."""
-    if exclude_kernel:
+    if attributes.exclude_kernel:
         return os.open("/dev/null", os.O_RDONLY)
     raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -224,7 +225,7 @@ def test_user_mode_alone_serves_what_the_program_raises(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, text: str, target: str, state: State
 ) -> None:
     """An event that only the kernel's code raises is asked with the kernel, and a machine is never asked without it."""
-    monkeypatch.setattr(calls, "open_perf_event", refuse_the_kernel)
+    monkeypatch.setattr(events, "open_event", refuse_the_kernel)
     answer = ask(registry, text, target)
     assert answer.state is state
     assert "perf_event_paranoid" in (answer.reason or "")
@@ -236,10 +237,10 @@ def test_a_counter_that_the_machine_lacks_is_missing(
 ) -> None:
     """A guest without a performance unit refuses so."""
 
-    def refuse(kind: int, config: int, **rest: object) -> int:
+    def refuse(attributes: EventAttributes, place: Place) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(calls, "open_perf_event", refuse)
+    monkeypatch.setattr(events, "open_event", refuse)
     assert ask(registry, "perf:hw:cycles").state is State.MISSING
 
 
@@ -265,11 +266,11 @@ def test_a_kprobe_is_what_opening_it_says(
 ) -> None:
     """Refused, no such function, a function no probe may stand on, and anything else."""
 
-    def refuse(kind: int, config: int, **rest: object) -> int:
+    def refuse(attributes: EventAttributes, place: Place) -> int:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(tracepoints, "read_unit_type", lambda sysroot, name: 8)
-    monkeypatch.setattr(calls, "open_perf_event", refuse)
+    monkeypatch.setattr(tracepoints, "open_event", refuse)
     assert ask(registry, "kprobe:vfs_read").state is state
 
 

@@ -40,6 +40,7 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("mem.maps", "fs:proc:smaps", "omn_mem.maps:MapsCollector", several_processes=True),
         CollectorRow("mem.numa", "fs:sys:node", "omn_mem.numa:NodesCollector"),
         CollectorRow("mem.numa", "fs:proc:numa_maps", "omn_mem.numa:ProcessNodesCollector", several_processes=True),
+        CollectorRow("mem.faults", "pmu:sw", "omn_mem.fault_events:EventCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omn_core.api import BoundTarget, ProcessHandle, Target, TargetGone
+from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, resolve_onto
@@ -176,3 +176,27 @@ def test_five_hundred_processes_take_a_descriptor_each(sysroot: Sysroot, drive: 
         assert len(os.listdir("/proc/self/fd")) < 100
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.spec("MEM-1", "CAT-11")
+def test_the_events_count_what_the_stat_file_counts(workload: Start, drive: Drive) -> None:
+    """Both backends between two instants at which the program waits: one fault of either kind is one in both."""
+    program = workload(touch_pages(5_000))
+    program.wait("ready")
+    with (
+        drive(bind_processes(program.pid), backend="pmu:sw", mode="count") as events,
+        drive(bind_processes(program.pid), mode="count") as files,
+    ):
+        program.release()
+        program.wait("touched")
+        (by_events,), (by_files,) = events.sample(), files.sample()
+    assert {name: by_events[name] for name in ("faults", "minor", "major")} == {
+        name: by_files[name] for name in ("faults", "minor", "major")
+    }
+    assert by_events["faults"] >= 5_000
+
+
+def test_the_events_of_a_kernel_thread_are_refused(drive: Drive) -> None:
+    """It has no memory that it could fault in."""
+    with pytest.raises(MachineRefused, match="is a kernel thread"), drive(bind_processes(2), backend="pmu:sw"):
+        raise AssertionError("it was attached")

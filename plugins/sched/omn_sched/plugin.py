@@ -17,6 +17,8 @@ def omn_catalog() -> str:
 def omn_collectors() -> list[CollectorRow]:
     """Return what this family collects."""
     return [
+        CollectorRow("sched.switches", "pmu:sw", "omn_sched.events:Switches", several_processes=True),
+        CollectorRow("sched.migrations", "pmu:sw", "omn_sched.events:Migrations", several_processes=True),
         _collect_threads("sched.switches", "fs:proc:status", "Switches"),
         CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
         _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),

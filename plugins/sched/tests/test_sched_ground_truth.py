@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 from omn_kernel.procfs.machine import CPU_FIELDS, parse_cpu_ticks
-from omn_kernel.procfs.task import TICK_NS, parse_schedstat, parse_stat
+from omn_kernel.procfs.task import TICK_NS, parse_schedstat, parse_stat, parse_switches
+from omn_sched import events
 from omn_sched.threads import Migrations, Switches, Waits
 
-from omn_core.api import BoundTarget
+from omn_core.api import BoundTarget, Collector
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
@@ -104,6 +105,36 @@ def test_a_program_that_blocks_a_thousand_times_switched_a_thousand_times(catalo
     assert (row["task"], row["pid"]) == (child.pid, child.pid)
 
 
+@pytest.mark.spec("SCH-1", "CAT-11")
+def test_the_event_counts_the_switches_that_the_status_file_does(catalog: Catalog) -> None:
+    """A thousand blocks, read on both sides of them while the program sleeps: one counter under both, to the switch."""
+    with run_in_child(READ_BYTES.format(count=1000)) as child:
+        assert child.stdout is not None
+        assert child.stdout.read(1) == b"r"
+        wait_blocked(child.pid)
+        target = bind_processes(child.pid)
+        resolved = resolve_onto(catalog.entries["sched.switches"], "pmu:sw", target.target, mode="poll")
+        before = read_switches(child.pid)
+        with Driver(events.Switches(), resolved, target) as driver:
+            tell(child)
+            for _ in range(1000):
+                wait_blocked(child.pid)
+                tell(child)
+            hear(child)
+            wait_blocked(child.pid)
+            (row,) = driver.sample()
+            after = read_switches(child.pid)
+            assert driver.collector.losses().is_empty
+            assert driver.collector.fields() == {"oncpu_ns": row["oncpu_ns"]}
+    assert row["switches"] == after - before
+    assert row["switches"] >= 1001
+    assert row["oncpu_ns"] > 0
+
+
+def read_switches(pid: int) -> int:
+    return sum(parse_switches(read_text(f"/proc/{pid}/status").encode()))
+
+
 SLEEP = "import time\nfor _ in range(50):\n    time.sleep(0.001)\n"
 
 
@@ -121,7 +152,10 @@ def test_a_rate_is_over_the_window_with_the_time_run_beside(omn: Command) -> Non
 
 
 @pytest.mark.spec("SCH-1", "CAT-11")
-def test_a_task_moved_to_and_fro_migrated_as_often(catalog: Catalog) -> None:
+@pytest.mark.parametrize(("backend", "factory"), [("fs:proc:sched", Migrations), ("pmu:sw", events.Migrations)])
+def test_a_task_moved_to_and_fro_migrated_as_often(
+    catalog: Catalog, backend: str, factory: Callable[[], Collector]
+) -> None:
     """Bound to one cpu and then to the other, fifty times each: a hundred moves, and none beside them."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
@@ -141,8 +175,8 @@ os.read(0, 1)
         assert child.stdout is not None
         assert child.stdout.read(1) == b"r"
         target = bind_processes(child.pid)
-        resolved = resolve_onto(catalog.entries["sched.migrations"], "fs:proc:sched", target.target, mode="poll")
-        with Driver(Migrations(), resolved, target) as driver:
+        resolved = resolve_onto(catalog.entries["sched.migrations"], backend, target.target, mode="poll")
+        with Driver(factory(), resolved, target) as driver:
             tell(child)
             hear(child)
             (row,) = driver.sample()

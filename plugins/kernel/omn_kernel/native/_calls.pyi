@@ -1,9 +1,6 @@
 from typing import Any
 
 class _Functions:
-    def omn_perf_open(
-        self, kind: int, config: int, config1: int, config2: int, exclude_kernel: int, pid: int, cpu: int, /
-    ) -> int: ...
     def omn_bpf_map_create(
         self,
         kind: int,

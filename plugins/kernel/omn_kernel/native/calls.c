@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
-#include <linux/perf_event.h>
 #include <sched.h>
 #include <stddef.h>
 #include <string.h>
@@ -18,22 +17,6 @@ static int call_bpf(enum bpf_cmd command, union bpf_attr *attributes, unsigned i
 
 /* A command is passed no more of the union than it reads, so that a kernel older than the headers takes it. */
 #define END_OF(member) (offsetof(union bpf_attr, member) + sizeof(((union bpf_attr *)0)->member))
-
-int omn_perf_open(uint32_t type, uint64_t config, uint64_t config1, uint64_t config2, int exclude_kernel, int pid,
-                  int cpu) {
-    struct perf_event_attr attributes;
-
-    memset(&attributes, 0, sizeof(attributes));
-    attributes.size = sizeof(attributes);
-    attributes.type = type;
-    attributes.config = config;
-    attributes.config1 = config1;
-    attributes.config2 = config2;
-    attributes.disabled = 1;
-    attributes.exclude_kernel = exclude_kernel != 0;
-    attributes.exclude_hv = exclude_kernel != 0;
-    return result_of(syscall(SYS_perf_event_open, &attributes, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC));
-}
 
 int omn_bpf_map_create(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t entries, uint32_t flags, int btf,
                        uint32_t key_id, uint32_t value_id, int inner) {

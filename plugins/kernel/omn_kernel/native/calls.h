@@ -8,10 +8,6 @@
 /* Attach types of <linux/bpf.h> newer than the oldest headers this builds with (Linux 6.1): 6.6 gave uprobe_multi. */
 #define OMN_BPF_TRACE_UPROBE_MULTI 48u
 
-/* Open a counter, disabled. config1 and config2 are the event's own (for a uprobe: path and offset). */
-int omn_perf_open(uint32_t type, uint64_t config, uint64_t config1, uint64_t config2, int exclude_kernel, int pid,
-                  int cpu);
-
 /* Create a map; btf is a descriptor and the ids its types where the map type wants them, inner a map of maps' own. */
 int omn_bpf_map_create(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t entries, uint32_t flags, int btf,
                        uint32_t key_id, uint32_t value_id, int inner);

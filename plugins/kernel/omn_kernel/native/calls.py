@@ -19,18 +19,6 @@ def constant(name: str) -> int | None:
     return None if value is None else int(value)
 
 
-def open_perf_event(
-    kind: int, config: int, *, pid: int, cpu: int, exclude_kernel: bool = False, path: str | None = None
-) -> int:
-    """Open a counter, disabled, and return its descriptor. `path` is the file or function of a probe's event.
-
-    See perf_event_open(2). Raises OSError as it does.
-    """
-    text = ffi.NULL if path is None else ffi.new("char[]", path.encode("utf-8", "surrogateescape"))
-    address = int(ffi.cast("uintptr_t", text))
-    return _check(lib.omn_perf_open(kind, config, address, 0, int(exclude_kernel), pid, cpu))
-
-
 def create_map(
     kind: int,
     key_size: int,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 
 import attrs
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
-from omn_kernel.native import calls
-from omn_kernel.polled import read_file
+from omn_kernel.cgroup import CgroupPlace
+from omn_kernel.native._perf import lib
+from omn_kernel.perf.attributes import EventAttributes, Place, open_event
+from omn_kernel.perf.cgroups import find_cgroup_folder
+from omn_kernel.perf.events import PerfEvent, Raised, find_event
+from omn_kernel.perf.paranoia import describe_paranoia
 from omn_kernel.privileges import refuse_permission
 from omn_kernel.probes.tracepoints import read_tracepoint_id, read_unit_type
 from omn_kernel.sysfs import read_cpus
@@ -18,49 +21,7 @@ from omn_kernel.sysfs import read_cpus
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 _ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _MACHINE_WIDE = frozenset({"system", "cpu", "cgroup", "container"})
-
-SOFTWARE: Mapping[str, int] = {
-    "cpu-clock": 0,
-    "task-clock": 1,
-    "page-faults": 2,
-    "context-switches": 3,
-    "cpu-migrations": 4,
-    "minor-faults": 5,
-    "major-faults": 6,
-    "alignment-faults": 7,
-    "emulation-faults": 8,
-    "dummy": 9,
-    "bpf-output": 10,
-    "cgroup-switches": 11,
-}
-"""enum perf_sw_ids of <linux/perf_event.h>, by the names perf lists them under."""
-
-HARDWARE: Mapping[str, int] = {
-    "cycles": 0,
-    "instructions": 1,
-    "cache-references": 2,
-    "cache-misses": 3,
-    "branches": 4,
-    "branch-misses": 5,
-    "bus-cycles": 6,
-    "stalled-cycles-frontend": 7,
-    "stalled-cycles-backend": 8,
-    "ref-cycles": 9,
-}
-"""enum perf_hw_id of <linux/perf_event.h>, by the names perf lists them under."""
-
-_KERNEL_RAISED = frozenset({"context-switches", "cpu-migrations", "cgroup-switches", "bpf-output", "dummy"})
-"""Software events that only the kernel's own code raises: with the kernel left out they never count."""
-
-
-@attrs.frozen
-class _Event:
-    """What to open: the unit's number, the event's, and whether user mode alone still counts it."""
-
-    kind: int
-    config: int
-    spelling: str
-    counts_in_user_mode: bool = True
+_FIRST = {"sw": "cpu-clock", "hw": "cycles"}
 
 
 def probe_perf(need: Need, context: ProbeContext) -> Probe:
@@ -69,6 +30,8 @@ def probe_perf(need: Need, context: ProbeContext) -> Probe:
     `sw`, `hw` and `raw` without an event ask the first of their kind. A unit the kernel lists (`kprobe`, `uprobe`)
     is asked by its presence and the right to open on it.
     """
+    if context.sysroot not in ("/", ""):
+        return Probe(State.MISSING, "perf events are this machine's, and a folder stands in for it")
     group, _, name = need.argument.partition(":")
     if group in ("kprobe", "uprobe"):
         return _probe_dynamic(group, context)
@@ -76,48 +39,59 @@ def probe_perf(need: Need, context: ProbeContext) -> Probe:
     return event if isinstance(event, Probe) else _open(event, context)
 
 
-def _find_event(group: str, name: str, context: ProbeContext) -> _Event | Probe:
-    if group == "sw" and (name or "cpu-clock") in SOFTWARE:
-        name = name or "cpu-clock"
-        kind = calls.constant("PERF_TYPE_SOFTWARE") or 0
-        return _Event(kind, SOFTWARE[name], f"software event {name}", name not in _KERNEL_RAISED)
-    if group == "hw" and (name or "cycles") in HARDWARE:
-        name = name or "cycles"
-        return _Event(calls.constant("PERF_TYPE_HARDWARE") or 0, HARDWARE[name], f"hardware event {name}")
+def _find_event(group: str, name: str, context: ProbeContext) -> PerfEvent | Probe:
+    named = find_event(group, name or _FIRST.get(group, ""))
+    if named is not None:
+        return named
     if group == "raw":
         try:
-            return _Event(calls.constant("PERF_TYPE_RAW") or 0, int(name or "0", 16), f"raw event {name}".strip())
+            return PerfEvent(lib.PERF_TYPE_RAW, int(name or "0", 16), f"raw event {name}".strip())
         except ValueError:
             return Probe(State.UNKNOWN, f"{name!r} is no raw event in hexadecimal")
     if group == "tracepoint" and name:
         number = read_tracepoint_id(name, context.sysroot)
         if isinstance(number, Probe):
             return number
-        return _Event(calls.constant("PERF_TYPE_TRACEPOINT") or 0, number, f"tracepoint {name}", False)
+        return PerfEvent(lib.PERF_TYPE_TRACEPOINT, number, f"tracepoint {name}", Raised.KERNEL)
     return Probe(State.UNKNOWN, f"this build knows no perf event {group}:{name}")
 
 
-def _open(event: _Event, context: ProbeContext) -> Probe:
-    pid, cpu = 0, -1
-    if context.target in _MACHINE_WIDE:
-        pid, cpu = -1, _first_cpu(context)
+def _open(event: PerfEvent, context: ProbeContext) -> Probe:
+    if isinstance(context.place, CgroupPlace):
+        return _open_for_cgroup(event, context.place, context)
+    is_of_cpus = context.target in _MACHINE_WIDE
+    return _open_at(event, Place(cpu=_first_cpu(context)) if is_of_cpus else Place(pid=0))
+
+
+def _open_for_cgroup(event: PerfEvent, cgroup: CgroupPlace, context: ProbeContext) -> Probe:
+    folder = find_cgroup_folder(cgroup)
+    if folder is None:
+        return Probe(State.MISSING, f"cgroup {cgroup.path!r} stands in no hierarchy that perf events count by")
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.close(calls.open_perf_event(event.kind, event.config, pid=pid, cpu=cpu))
+        return _open_at(event, Place(number, _first_cpu(context), is_cgroup=True))
+    finally:
+        os.close(number)
+
+
+def _open_at(event: PerfEvent, place: Place) -> Probe:
+    try:
+        os.close(open_event(EventAttributes.to_ask(event), place))
     except OSError as error:
         if error.errno not in _REFUSED:
             return _refuse(event.spelling, error)
         refusal = error
     else:
         return AVAILABLE
-    if event.counts_in_user_mode and pid == 0:
+    if event.raised is not Raised.KERNEL and place.is_task:
         try:
-            os.close(calls.open_perf_event(event.kind, event.config, pid=pid, cpu=cpu, exclude_kernel=True))
+            os.close(open_event(EventAttributes.to_ask(event, exclude_kernel=True), place))
         except OSError as error:
             if error.errno not in _REFUSED:
                 return _refuse(event.spelling, error)
             refusal = error
         else:
-            return Probe(State.AVAILABLE, f"in user mode alone ({_describe_paranoia()})")
+            return Probe(State.AVAILABLE, f"in user mode alone ({describe_paranoia()})")
     return _restrict(event.spelling, refusal)
 
 
@@ -129,15 +103,7 @@ def _refuse(spelling: str, error: OSError) -> Probe:
 
 def _restrict(spelling: str, error: OSError) -> Probe:
     answer = refuse_permission(f"the {spelling}", "perfmon", error)
-    return attrs.evolve(answer, reason=f"{answer.reason} ({_describe_paranoia()})")
-
-
-def _describe_paranoia() -> str:
-    try:
-        level = read_file("/", "/proc/sys/kernel/perf_event_paranoid").decode().strip()
-    except OSError:
-        return "perf events are restricted"
-    return f"kernel.perf_event_paranoid is {level}"
+    return attrs.evolve(answer, reason=f"{answer.reason} ({describe_paranoia()})")
 
 
 def _first_cpu(context: ProbeContext) -> int:
@@ -156,7 +122,8 @@ def _probe_dynamic(group: str, context: ProbeContext) -> Probe:
     except OSError as error:
         return Probe(State.UNKNOWN, f"the {group} unit answers {error.strerror}")
     try:
-        os.close(calls.open_perf_event(kind, 0, pid=-1, cpu=_first_cpu(context), path="/nonexistent_omn"))
+        attributes = EventAttributes(kind, 0, "/nonexistent_omn", is_disabled=True)
+        os.close(open_event(attributes, Place(cpu=_first_cpu(context))))
     except OSError as error:
         if error.errno in _REFUSED:
             return _restrict(f"{group} event", error)

@@ -7,7 +7,7 @@ import os
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.mounts import find_tracefs
-from omn_kernel.native import calls
+from omn_kernel.perf.attributes import EventAttributes, Place, open_event
 from omn_kernel.polled import place, read_file
 from omn_kernel.privileges import refuse_permission
 
@@ -54,7 +54,7 @@ def probe_kprobe(need: Need, context: ProbeContext) -> Probe:
     except OSError as error:
         return Probe(State.UNKNOWN, f"the kprobe unit answers {error.strerror}")
     try:
-        os.close(calls.open_perf_event(kind, 0, pid=-1, cpu=0, path=need.argument))
+        os.close(open_event(EventAttributes(kind, 0, need.argument, is_disabled=True), Place(cpu=0)))
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             return refuse_permission(f"a probe on {need.argument}", "perfmon", error)

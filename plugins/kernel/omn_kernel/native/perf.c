@@ -1,0 +1,42 @@
+#define _GNU_SOURCE
+#include "perf.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int omn_event_open(const struct omn_event *event, int pid, int cpu, int is_cgroup) {
+    struct perf_event_attr attributes;
+    unsigned long flags = PERF_FLAG_FD_CLOEXEC | (is_cgroup ? PERF_FLAG_PID_CGROUP : 0);
+    long opened;
+
+    memset(&attributes, 0, sizeof(attributes));
+    attributes.size = sizeof(attributes);
+    attributes.type = event->kind;
+    attributes.config = event->config;
+    attributes.config1 = event->config1;
+    attributes.config2 = event->config2;
+    attributes.read_format = event->read_format;
+    attributes.disabled = (event->flags & OMN_EVENT_DISABLED) != 0;
+    attributes.inherit = (event->flags & OMN_EVENT_INHERIT) != 0;
+    attributes.enable_on_exec = (event->flags & OMN_EVENT_ENABLE_ON_EXEC) != 0;
+    attributes.exclude_kernel = (event->flags & OMN_EVENT_EXCLUDE_KERNEL) != 0;
+    attributes.exclude_hv = attributes.exclude_kernel;
+    opened = syscall(SYS_perf_event_open, &attributes, pid, cpu, -1, flags);
+    return opened < 0 ? -errno : (int)opened;
+}
+
+int omn_events_read(const int *descriptors, size_t count, size_t words, uint64_t *values) {
+    const size_t size = words * sizeof(*values);
+
+    for (size_t index = 0; index < count; index++) {
+        ssize_t got = read(descriptors[index], values + index * words, size);
+        if (got < 0)
+            return -errno;
+        if ((size_t)got != size)
+            return -EIO;
+    }
+    return 0;
+}

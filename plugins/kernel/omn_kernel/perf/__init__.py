@@ -1,0 +1,1 @@
+"""perf events: named, opened, counted. See perf_event_open(2)."""

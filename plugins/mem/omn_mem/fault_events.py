@@ -1,0 +1,26 @@
+"""mem.faults through the kernel's software events: with all that a process starts, and of each cpu."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from omn_kernel.perf.counters import CounterCollector
+
+from omn_core.api import BoundTarget
+from omn_mem.processes import check_memory
+
+
+class EventCollector(CounterCollector):
+    """Faults, and those that were served without a device and with one.
+
+    The kernel raises the first as a fault comes and one of the others as it is served: one that ends in a signal is in
+    the first alone. What the kernel faults in on its own account (the arguments of an execve) is in none of them,
+    where the counters of /proc have it among the minor ones.
+    """
+
+    events: Mapping[str, str] = {"faults": "sw:page-faults", "minor": "sw:minor-faults", "major": "sw:major-faults"}
+
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the events. A kernel thread is refused."""
+        check_memory(target, self.context.sysroot)
+        super().open_files(target)
