@@ -24,6 +24,7 @@ def agent() -> None:
 
 @agent.command(
     "import",
+    short_help="Write session files as one recording.",
     epilog="""\b
 Examples:
   omn agent import claude ~/.claude/projects/-work/0f3c.jsonl
@@ -50,6 +51,7 @@ def import_command(harness: str, place: Path, output: Path | None) -> int:
 
 @agent.command(
     "show",
+    short_help="Say what happened in recordings.",
     epilog="""\b
 Examples:
   omn agent show work.pftrace

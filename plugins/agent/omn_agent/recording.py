@@ -126,7 +126,8 @@ class Delegation:
 class Tool:
     """A tool's execution. `args` is its input as it was given; `usage` what the tool itself reported, nested included.
 
-    `preflight_ns` is when the harness announced it, None where it announced nothing.
+    `preflight_ns` is when the harness announced it, None where it announced nothing. `interrupted_ns` is by when it was
+    over without an end that anybody saw; without it such a tool lasts as long as its capture.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Tool:
     timing: str | None = None
     duration_ns: int | None = None
     preflight_ns: int | None = None
+    interrupted_ns: int | None = None
     script: Script | None = None
     delegation: Delegation | None = None
     usage: Usage = Usage()

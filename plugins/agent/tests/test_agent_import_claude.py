@@ -241,8 +241,25 @@ def test_interrupted_work_is_incomplete_and_controls_are_no_prompts(tmp_path: Pa
     first, second = trace.named("prompt")
     assert (first.args["incomplete"], first.end) == (True, second.start)
     assert "incomplete" not in second.args
-    assert trace.one("Bash").args["incomplete"] is True
+    cut = trace.one("Bash")
+    assert cut.args["incomplete"] is True
+    assert (cut.end or 0) - cut.start == 2_000_000_000
     assert trace.one("run-configuration").args["effort"] == "high"
+
+
+def test_tools_that_never_ended_take_no_lane_for_good(tmp_path: Path) -> None:
+    """A hundred of them, one a prompt, are over with their prompt: each is drawn, and none is left out."""
+    lines = ClaudeLines()
+    rows = []
+    for index in range(100):
+        rows.append(lines.user(index * 2, "again"))
+        rows.append(lines.answer(index * 2 + 1, f"m{index}", (1, 1), calls=[(f"t{index}", "Bash", {})]))
+    trace = encode(read(write_lines(tmp_path / "s.jsonl", rows)))
+    cut = trace.named("Bash")
+    assert len(cut) == 100
+    assert all(row.args["incomplete"] for row in cut)
+    assert {(row.end or 0) - row.start for row in cut[:-1]} == {1_000_000_000}
+    assert "agentprof.capture|Tracing|Lane overflows" not in trace.counters
 
 
 def test_what_is_no_record_is_counted_and_nothing_else_is_lost(tmp_path: Path) -> None:

@@ -209,6 +209,19 @@ def test_a_forks_baseline_is_its_parents_last_total(tmp_path: Path) -> None:
     assert alone.fields["ancestor_not_imported"] is True
 
 
+def test_a_history_that_is_named_and_not_replayed_is_a_baseline_too(tmp_path: Path) -> None:
+    """Totals go on from the parent's at the ordinal where the fork left it."""
+    counts = [codex_count(second, (second * 100, 0, second), None) for second in (1, 2, 3)]
+    rows = [{**row, "ordinal": ordinal} for ordinal, row in enumerate([codex_meta(0, "p"), *counts])]
+    write_lines(tmp_path / "rollout-1.jsonl", rows)
+    base = {"thread_id": "p", "end_ordinal_exclusive": 3}
+    meta = codex_meta(5, "f", forked_from_id="p", history_mode="paginated", history_base=base)
+    write_lines(tmp_path / "rollout-2.jsonl", [meta, codex_count(6, (230, 0, 9), None)])
+    captures = {capture.session_id: capture for capture in read(tmp_path)}
+    assert sums(captures["p"]) == (3, 300, 3)
+    assert sums(captures["f"]) == (1, 30, 7)
+
+
 def test_a_compressed_rollout_is_read_unless_it_stands_there_whole(tmp_path: Path) -> None:
     """The plain file wins over its compressed sibling."""
     rows = [codex_meta(0, "z"), codex_count(1, (100, 0, 10), (100, 0, 10))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -29,7 +29,7 @@ class _Span:
     start_ns: int | None
     end_ns: int | None
     begin: dict[str, Any]
-    end: dict[str, Any] = attrs.field(factory=dict)
+    end: Mapping[str, Any] = attrs.field(factory=dict)
     flows: tuple[int, ...] = ()
 
 
@@ -160,8 +160,11 @@ def _make_tool(canvas: Canvas, tool: Tool, scripts: set[str], linked: set[str]) 
             linked.add(child)
             flows.append(compute_delegation_flow(child))
     area = Area.TOOLS if Area.TOOLS in capture.areas else Area.WORKFLOW
-    end = _describe_tool_end(tool, capture.has_content) if tool.end_ns is not None else {}
-    return _Span(tool.name, "tool-result", area, tool.start_ns, tool.end_ns, begin, end, tuple(flows))
+    if tool.end_ns is not None:
+        end = _describe_tool_end(tool, capture.has_content)
+        return _Span(tool.name, "tool-result", area, tool.start_ns, tool.end_ns, begin, end, tuple(flows))
+    cut = {"incomplete": True}
+    return _Span(tool.name, "tool-result", area, tool.start_ns, tool.interrupted_ns, begin, cut, tuple(flows))
 
 
 def _describe_tool_end(tool: Tool, has_content: bool) -> dict[str, Any]:

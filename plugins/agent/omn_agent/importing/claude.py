@@ -95,7 +95,25 @@ def read_sessions(paths: list[Path], account: Account) -> list[Session]:
 
 
 def _read_file(path: Path, account: Account) -> tuple[Path, list[dict[str, Any]]]:
-    return path, list(iter_records(path, account))
+    """Read a file's lines, without what nobody looks at: results and answers are most of a session."""
+    records = []
+    for record in iter_records(path, account):
+        if record.get("type") not in NOISE:
+            _strip(record)
+            records.append(record)
+    return path, records
+
+
+def _strip(record: dict[str, Any]) -> None:
+    """Take from a line the text of answers and the results of tools, which are never recorded."""
+    child = find_text(record.get("toolUseResult"), "agentId")
+    record["toolUseResult"] = {"agentId": child} if child is not None else None
+    is_answer = record.get("type") == "assistant"
+    for block in get_items(get_object(record, "message").get("content")):
+        if is_answer and block.get("type") != "tool_use":
+            block.clear()
+        elif block.get("type") == "tool_result":
+            block.pop("content", None)
 
 
 def _rank(path: Path, records: list[dict[str, Any]]) -> tuple[bool, int, str]:
@@ -106,8 +124,6 @@ def _rank(path: Path, records: list[dict[str, Any]]) -> tuple[bool, int, str]:
 
 def _take(reading: _Reading, record: dict[str, Any], path: Path) -> None:
     kind = record.get("type")
-    if kind in NOISE:
-        return
     if kind not in ("user", "assistant", "system"):
         reading.account.note_unknown(kind)
         return

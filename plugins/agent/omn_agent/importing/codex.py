@@ -89,8 +89,10 @@ def _read_rollout(path: Path, account: Account) -> Rollout:
         if kind in _ENVELOPES and payload:
             if kind == "session_meta" and not rollout.meta:  # a second one is its parent's, replayed
                 rollout.meta = payload
+            _strip(payload)
             rollout.records.append((ts_ns, str(kind), payload, ordinal))
         elif kind in _BARE:
+            _strip(record)
             rollout.records.append((ts_ns, "response_item", record, None))
         elif index == 0 and find_text(record, "id") and not kind:
             rollout.meta = record
@@ -99,6 +101,21 @@ def _read_rollout(path: Path, account: Account) -> Rollout:
             account.note_unknown(kind)
     _identify(rollout)
     return rollout
+
+
+def _strip(payload: dict[str, Any]) -> None:
+    """Take from a record what nobody looks at: answers, thoughts, summaries, and of results all but how they ended."""
+    for name in ("encrypted_content", "summary", "replacement_history", "last_agent_message"):
+        payload.pop(name, None)
+    if payload.get("role") == "assistant":
+        payload.pop("content", None)
+    if "output" in payload:
+        output = parse_json(payload["output"])
+        payload["output"] = {
+            name: value
+            for name, value in (output.items() if isinstance(output, dict) else ())
+            if name in ("metadata", "success", "agent_id")
+        }
 
 
 def _identify(rollout: Rollout) -> None:
@@ -137,7 +154,11 @@ def _make_session(rollout: Rollout, by_id: dict[str, Rollout], account: Account)
         _take(session, ts_ns, kind, payload)
     _add_prompts(session, own)
     _add_compactions(session, own)
-    add_usage(session, own, rollout.records[:replayed])
+    before = rollout.records[:replayed]
+    if not before and parent is not None:  # a history that is named and not replayed
+        end = find_count(get_object(meta, "history_base"), "end_ordinal_exclusive")
+        before = [row for row in parent.records if end is not None and row[3] is not None and row[3] < end]
+    add_usage(session, own, before)
     return session
 
 
@@ -166,9 +187,9 @@ def _take_item(session: Session, ts_ns: int, item: dict[str, Any]) -> None:
         session.add_call(ts_ns, call_id, "local_shell", item.get("action"))
     elif what in ("function_call_output", "custom_tool_call_output"):
         tool = session.add_result(ts_ns, call_id)
-        output = parse_json(item.get("output"))
+        output = get_object(item, "output")
         code = find_count(get_object(output, "metadata"), "exit_code")
-        success = get_object(item, "output").get("success")
+        success = output.get("success")
         if code is not None:
             tool.is_error = code != 0
         elif isinstance(success, bool):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Any
 
 import attrs
@@ -137,6 +138,15 @@ class Session:
             is_cut = any(prompt.start_ns <= ts_ns < until_ns for ts_ns in (*unfinished, *self.interruptions))
             if inside and not is_cut and prompt.end_ns is None:
                 prompt.end_ns = max(inside)
+        self._cut_tools()
+
+    def _cut_tools(self) -> None:
+        """Let a tool without a result be over when the person interrupted or went on to the next prompt."""
+        cuts = sorted([*self.interruptions, *(prompt.start_ns for prompt in self.prompts)])
+        for tool in self.tools.values():
+            if tool.end_ns is None and tool.start_ns is not None:
+                place = bisect.bisect_right(cuts, tool.start_ns)
+                tool.interrupted_ns = cuts[place] if place < len(cuts) else None
 
 
 def make_usage(
