@@ -142,7 +142,7 @@ def test_each_device_is_read_through_its_own_driver(stub: Stub, omn: Command, sy
     assert card["backend"] == "fs:hwmon"
     assert "which NVML does not know" in card["chain"][0]["reason"]
     (sentence,) = card["unverified"]
-    assert sentence.startswith("gpu.temp through fs:hwmon was never run on its hardware: files laid out as")
+    assert sentence.startswith("gpu.temp through fs:hwmon was never run on its hardware: files written by hand")
 
 
 @pytest.mark.spec("GPU-1")
