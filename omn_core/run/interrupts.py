@@ -6,10 +6,13 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
 _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AT_ONCE_NS = 200_000_000
+"""timeout(1) signals its child, then the group that the child is in: so soon after the first it is no second signal."""
 
 
 class Aborted(BaseException):
@@ -36,6 +39,7 @@ class Interrupts:
         self.ignored_before: frozenset[int] = frozenset()
         self._is_open = False
         self._is_over = False
+        self._noted: tuple[int, int] | None = None
         self._previous: dict[int, Any] = {}
         self._previous_wakeup = -1
 
@@ -81,7 +85,11 @@ class Interrupts:
         os.close(self._write)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        name, now_ns = signal.Signals(number).name, time.monotonic_ns()
+        is_echo = self._noted is not None and self._noted[0] == number and now_ns - self._noted[1] < _AT_ONCE_NS
+        self._noted = (number, now_ns)
+        if is_echo:
+            return
         if self._is_over:
             self.first = self.first or name
             return

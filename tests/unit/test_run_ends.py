@@ -18,6 +18,7 @@ import pytest
 import run_subjects
 
 from omn_core.run import linux
+from omn_core.run.interrupts import Aborted, Interrupts
 
 _SUBJECTS = run_subjects.__file__
 _WAIT_S = 60
@@ -169,6 +170,18 @@ def test_a_second_signal_aborts(tmp_path: Path) -> None:
         assert "SIGINT came a second time and aborted the run" in omn.process.stderr.read().decode()
     assert not omn.answer.exists()
     assert _has_ended(pidfd)
+
+
+@pytest.mark.spec("RUN-5")
+def test_one_signal_that_arrives_twice_is_no_second() -> None:
+    """timeout(1) signals its child, then its group: the run that it ends is answered. Another signal aborts it."""
+    with Interrupts() as interrupts:
+        interrupts.open_window()
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert interrupts.first == "SIGTERM"
+        with pytest.raises(Aborted):
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.spec("RUN-5")

@@ -49,7 +49,7 @@ class AbortsTheSecond(FileNumber):
     def sample(self, now_ns: int) -> Batch:
         if Path("n").read_text().strip() == "2":
             signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
         return super().sample(now_ns)
 
 
@@ -180,7 +180,7 @@ def test_a_second_signal_aborts_with_what_was_finished() -> None:
     """Two signals in the second run: the first run is the answer, and the failure says what came."""
     repeated = repeat("AbortsTheSecond", 3, "sh", "-c", COUNTS_UP)
     assert values(repeated.document) == (1,)
-    assert str(repeated.failure) == "SIGINT came a second time and aborted the run"
+    assert str(repeated.failure) == "SIGTERM came a second time and aborted the run"
 
 
 @pytest.mark.spec("RUN-12", "RUN-5")
