@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -30,9 +31,10 @@ def answer(
     """
     emits = [(spec, registry.emits[spec.name]) for spec in resolved.emits]
     loaded = [(spec, row, _load(row, registry)) for spec, row in emits]
-    series_results = []
-    for key, part in divide(_measurable(batch, resolved.value), resolved.keys):
-        series = Series(
+    parts = divide(_measurable(batch, resolved.value), resolved.keys)
+
+    def make_series(key: dict[str, Any], part: Batch) -> Series:
+        return Series(
             key=key,
             batch=part,
             value=resolved.value,
@@ -44,7 +46,22 @@ def answer(
             merges_ticks=resolved.adds_up and resolved.mode in POLLED_MODES,
             scale=resolved.scale,
         )
-        answers = {str(spec): _compute(emit, series, spec, row, registry) for spec, row, emit in loaded}
+
+    together = {
+        str(spec): _compute_several(emit, [make_series(*part) for part in parts], spec, row, registry)
+        for spec, row, emit in loaded
+        if resolved.keys and hasattr(emit, "compute_several")
+    }
+    series_results = []
+    for place, (key, part) in enumerate(parts):
+        # Made anew for each: what a series has computed of its events goes with it.
+        series = make_series(key, part)
+        answers = {
+            str(spec): together[str(spec)][place]
+            if str(spec) in together
+            else _compute(emit, series, spec, row, registry)
+            for spec, row, emit in loaded
+        }
         series_results.append(SeriesResult(key, answers))
     lists_events = any(row.lists_events for _, row in emits)
     return tuple(series_results), RawEvents(_by_time(batch)) if lists_events else None
@@ -85,10 +102,27 @@ def _load(row: EmitRow, registry: Registry) -> Emit:
 
 
 def _compute(emit: Emit, series: Series, spec: EmitSpec, row: EmitRow, registry: Registry) -> Answer:
+    found = _ask(lambda: emit.compute(series, spec), spec, row, registry)
+    return _check(found, series, spec, row, registry)
+
+
+def _compute_several(
+    emit: Any, several: list[Series], spec: EmitSpec, row: EmitRow, registry: Registry
+) -> list[Answer]:
+    found = _ask(lambda: list(emit.compute_several(several, spec)), spec, row, registry)
+    if len(found) != len(several):
+        raise _blame(row, registry, f"emit {spec} gave {len(found)} answers over {len(several)} series")
+    return [_check(one, series, spec, row, registry) for one, series in zip(found, several, strict=True)]
+
+
+def _ask(compute: Callable[[], Any], spec: EmitSpec, row: EmitRow, registry: Registry) -> Any:
     try:
-        found: Any = emit.compute(series, spec)
+        return compute()
     except PLUGIN_FAULTS as error:  # a guarded plugin call
         raise _blame(row, registry, f"emit {spec} raised {type(error).__name__}: {error}") from error
+
+
+def _check(found: Any, series: Series, spec: EmitSpec, row: EmitRow, registry: Registry) -> Answer:
     if not isinstance(found, dict):
         raise _blame(row, registry, f"emit {spec} answered {type(found).__name__}, not a dict")
     return {"lower_bound": series.lower_bound, **found}

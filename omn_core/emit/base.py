@@ -117,7 +117,9 @@ class Emit(Protocol):
     """One way to make an answer of events. An emit holds no state: one object serves every series of every run.
 
     One whose answers of several series read better together also has `render_several(rows, unit, style, key_names)`,
-    which gets all (key, answer) rows, the greatest first, and returns lines as `render` does.
+    which gets all (key, answer) rows, the greatest first, and returns lines as `render` does; it is not asked where the
+    emit is by an attribute. One whose answer over a series depends on the others also has
+    `compute_several(several, spec)`, which gets all of them where keys divide the events and answers each.
     """
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:

@@ -11,6 +11,7 @@ from omn_core.emit.base import Answer, Series
 from omn_core.emit.numbers import compute_sums, compute_total, to_plain_number
 from omn_core.emit.series import compute_by
 from omn_core.format.bars import render_buckets
+from omn_core.format.figures import NOTHING_MEASURED
 from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
 from omn_core.model.style import TextStyle
@@ -39,8 +40,9 @@ class Hist:
             return render_buckets(answer, unit, style)
         lines: list[str] = []
         for row in answer["rows"]:
-            lines += render_buckets({**row, "lower_bound": answer["lower_bound"]}, unit, style, str(row["attr"]))
-        return lines
+            title = " ".join(filter(None, (style.attribute, str(row["attr"]))))
+            lines += render_buckets({**row, "lower_bound": answer["lower_bound"]}, unit, style, title)
+        return lines or [NOTHING_MEASURED]
 
 
 def _figures(series: Series) -> Answer:

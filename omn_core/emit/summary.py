@@ -12,7 +12,7 @@ from omn_core.emit.base import Answer, Series
 from omn_core.emit.count import find_last
 from omn_core.emit.numbers import compute_reach, compute_total, to_plain_number
 from omn_core.emit.series import compute_by
-from omn_core.format.figures import render_figures
+from omn_core.format.figures import NOTHING_MEASURED, render_figures
 from omn_core.format.order import order_series
 from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
@@ -36,14 +36,17 @@ class Summary:
         """Return the figures under their names, a line for each row."""
         if "rows" not in answer:
             return render_figures([({}, answer)], unit, style)
+        if not answer["rows"]:
+            return [NOTHING_MEASURED]
+        name_of_rows = style.attribute or "attr"
         rows = [
             (
-                {"attr": row["attr"]},
+                {name_of_rows: row["attr"]},
                 {"lower_bound": answer["lower_bound"], **{name: row[name] for name in row if name != "attr"}},
             )
             for row in answer["rows"]
         ]
-        return render_figures(order_series(rows), unit, style, key_names=("attr",))
+        return render_figures(order_series(rows), unit, style, key_names=(name_of_rows,))
 
 
 def _figures(series: Series) -> Answer:

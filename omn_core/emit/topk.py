@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ DEFAULT_ROWS = 10
 
 
 class TopK:
-    """The N values of an attribute whose events sum to most; without an attribute one row, the series itself.
+    """The N values of an attribute whose events sum to most; without an attribute the series ranked among themselves.
 
     Events that lack the attribute rank together, as `?`. Equal sums stand in the order of the attribute's values.
     """
@@ -40,9 +40,34 @@ class TopK:
             rows = _rank(series, spec.attribute, spec.count or DEFAULT_ROWS)
         return {"lower_bound": series.lower_bound, "rows": rows}
 
+    def compute_several(self, several: Sequence[Series], spec: EmitSpec) -> list[Answer]:
+        """Return each series' rows; without an attribute the N greatest series have a row, a share of them all."""
+        answers = [self.compute(series, spec) for series in several]
+        if spec.attribute is not None:
+            return answers
+        totals = [sum(row["value"] or 0 for row in answer["rows"]) for answer in answers]
+        ranked = set(sorted(range(len(several)), key=lambda place: -totals[place])[: spec.count or DEFAULT_ROWS])
+        whole = sum(totals)
+        for place, answer in enumerate(answers):
+            kept = answer["rows"] if place in ranked else []
+            answer["rows"] = [_row(row["key"], row["value"], whole) for row in kept]
+        return answers
+
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
         """Return a line for each row, with its share and a bar."""
         return render_ranking(answer, unit, style)
+
+    def render_several(
+        self,
+        rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+        unit: str,
+        style: TextStyle,
+        key_names: Sequence[str],
+    ) -> list[str]:
+        """Return a line for each series that has a row, the greatest first."""
+        ranked = sorted((row for _, answer in rows for row in answer["rows"]), key=lambda row: -(row["value"] or 0))
+        is_bound = any(answer["lower_bound"] for _, answer in rows)
+        return render_ranking({"lower_bound": is_bound, "rows": ranked}, unit, style)
 
 
 def _rank(series: Series, attribute: str, rows: int) -> list[Answer]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omn_core.format.columns import render_column
-from omn_core.format.figures import mark_bound, render_key
+from omn_core.format.figures import NOTHING_MEASURED, mark_bound, render_key
 from omn_core.format.scale import render_count, render_number
 from omn_core.model.style import TextStyle
 from omn_core.names import compute_width, pad
@@ -39,7 +39,7 @@ def render_buckets(answer: Mapping[str, Any], unit: str, style: TextStyle, title
 def render_ranking(answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
     """Return a ranking: each row's key, value, share of the total and bar."""
     if not answer["rows"]:
-        return ["nothing was measured"]
+        return [NOTHING_MEASURED]
     names = list(dict.fromkeys(name for row in answer["rows"] for name in row["key"]))
     room = max(style.width // (2 * max(len(names), 1)), 8)
     values = render_column([row["value"] for row in answer["rows"]], unit, style.scale)

@@ -16,6 +16,9 @@ Row = tuple[Mapping[str, Any], Mapping[str, Any]]
 MARK = ">="
 """Stands before a figure that a loss made a lower bound."""
 
+NOTHING_MEASURED = "nothing was measured"
+"""Stands in place of rows where an answer has none."""
+
 _ORDER = ("events", "count", "value", "min", "p50", "p90", "p99", "max", "mean", "last", "per_second", "total")
 _DROPPED_FIRST = ("p90", "last", "min", "p99", "p50", "mean", "events")
 _COUNTS = frozenset({"count", "events", "runs"})

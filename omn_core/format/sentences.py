@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from omn_core.format.scale import render_count, render_duration
 from omn_core.model.losses import Losses
+from omn_core.model.request import RequestWindow
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest
-from omn_core.model.result import Adopted, Cost, Document, FilterAccount, ProgramResult, Result
+from omn_core.model.result import Adopted, Cost, Document, FilterAccount, ProgramResult, Result, Window
 from omn_core.model.target import Target
 from omn_core.names import render_printable
 
@@ -27,7 +28,7 @@ _PASSED_OVER = {
 
 
 def render_asked(result: Result) -> str:
-    """Return what was asked in a sentence: source, emits, mode, target, a value other than the usual, keys, filter."""
+    """Return what was asked in a sentence: source, emits, mode, target, and what narrows it, its own window last."""
     resolved = result.resolved
     every = "" if resolved.interval_ns is None else f" every {render_duration(resolved.interval_ns)}"
     parts = [f"{resolved.mode}{every}", f"of {_render_target(resolved.target)}"]
@@ -37,6 +38,8 @@ def render_asked(result: Result) -> str:
         parts.append(f"by {' and '.join(resolved.keys)}")
     if resolved.request.filter is not None:
         parts.append(f"where {_name(resolved.request.filter)}")
+    if resolved.request.window is not None:
+        parts.append(_render_own_window(resolved.request.window))
     name = resolved.entry.id if resolved.request.id is None else f"{resolved.request.id} = {resolved.entry.id}"
     return f"{_name(name)}: {', '.join(map(str, resolved.emits))}; {', '.join(parts)}"
 
@@ -104,10 +107,13 @@ def render_run(document: Document) -> str:
     return f"{len(document.results)} requests over {window}{while_ran}{runs}"
 
 
-def render_window(result: Result) -> str:
-    """Return the window's length, how many events it saw, and how uncertain their times are."""
+def render_window(result: Result, run: Window) -> str:
+    """Return the window's length, where it began in a longer run, and its events with their uncertainty."""
     word = "event" if result.events_seen == 1 else "events"
-    return f"{render_duration(result.window.length_ns)}, {render_events(result, word)}"
+    length = render_duration(result.window.length_ns)
+    if result.resolved.request.window is not None and result.window.length_ns:
+        length += f" from {render_duration(result.window.opened_ns - run.opened_ns)} on"
+    return f"{length}, {render_events(result, word)}"
 
 
 def render_events(result: Result, word: str = "") -> str:
@@ -168,6 +174,11 @@ def _render_link(link: Link) -> str:
     reason = link.reason or _PASSED_OVER.get(link.state, "")
     text = f"{_name(link.backend)} {link.state.value}" + (f": {_name(reason)}" if reason else "")
     return text if link.remedy is None else f"{text} ({_name(link.remedy)})"
+
+
+def _render_own_window(window: RequestWindow) -> str:
+    start = f"from {render_duration(window.start_ns or 0)}"
+    return start + (" of the run on" if window.stop_ns is None else f" to {render_duration(window.stop_ns)} of the run")
 
 
 def _render_target(target: Target) -> str:

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from omn_core.builtin import omn_emits
 from omn_core.errors import PLUGIN_FAULTS
 from omn_core.format.figures import is_flat, render_figures, render_key, say_more
@@ -50,14 +52,16 @@ def add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> None
         if is_tabled and all(is_flat(answer) for _, answer in answers):
             page.add_block(render_figures(answers, result.resolved.unit, page.inner, result.resolved.keys))
         else:
-            _add_shaped(page, result.resolved, answers, row)
+            _add_shaped(page, result.resolved, answers, row, spec.attribute)
 
 
-def _add_shaped(page: Page, resolved: ResolvedRequest, answers: Sequence[Row], row: EmitRow | None) -> None:
+def _add_shaped(
+    page: Page, resolved: ResolvedRequest, answers: Sequence[Row], row: EmitRow | None, attribute: str | None
+) -> None:
     emit = None if row is None else _load(row)
-    unit, style = resolved.unit, page.inner
+    unit, style = resolved.unit, attrs.evolve(page.inner, attribute=attribute)
     several = getattr(emit, "render_several", None)
-    if several is not None and len(answers) > 1:
+    if several is not None and attribute is None and len(answers) > 1:
         page.add_block(_guard(lambda: several(answers, unit, style, resolved.keys), answers, style))
         return
     most = len(answers) if style.rows is None else max(style.rows // _LEAST_LINES, 1)

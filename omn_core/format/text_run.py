@@ -21,6 +21,7 @@ from omn_core.model.style import TextStyle
 from omn_core.names import render_printable
 
 _LONGEST_VALUE = 240
+_SIX_DIGITS, _ALL_DIGITS = 1e6, 1e15
 
 
 def write_run(document: Document, stream: BinaryIO, style: TextStyle) -> None:
@@ -76,7 +77,7 @@ def _add_window(page: Page, document: Document, index: int) -> None:
     elif len(document.results) > 1 and result.window == document.window:
         page.add_labelled("events", sentences.render_events(result))
     else:
-        page.add_labelled("window", sentences.render_window(result))
+        page.add_labelled("window", sentences.render_window(result, document.window))
 
 
 def _write_events(result: Result, stream: BinaryIO, width: int) -> None:
@@ -92,5 +93,12 @@ def _render_event(row: Row, opened_ns: int, width: int) -> Iterator[str]:
     fields = {**row["key"], **row["attrs"]}
     if "weight" in row:
         fields["weight"] = row["weight"]
-    parts = [f"{name}={render_printable(str(value), _LONGEST_VALUE)}" for name, value in fields.items()]
+    parts = [f"{name}={render_printable(_spell(value), _LONGEST_VALUE)}" for name, value in fields.items()]
     yield from wrap(f"  {offset / 1e9:+.9f} {' '.join(parts)}", width, "      ")
+
+
+def _spell(value: object) -> str:
+    """Return a field's value: a float by six digits and every whole one, anything else as it is."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if _SIX_DIGITS <= abs(value) < _ALL_DIGITS else f"{value:.6g}"

@@ -1,11 +1,12 @@
 """Emits of a third party.
 
-A sound one that forgets its mark, one that cannot be shown, one that raises, one that answers with no answer.
+A sound one that forgets its mark, one that cannot be shown, one that raises, one that answers too few series, one that
+answers with no answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omn_core.emit.base import Series
@@ -37,6 +38,13 @@ class Broken:
         raise ValueError("no such thing")
 
 
+class Few(Loudest):
+    """Answers one of several."""
+
+    def compute_several(self, several: Sequence[Series], spec: EmitSpec) -> Any:
+        return [self.compute(several[0], spec)]
+
+
 class Wrong:
     """Answers with a number."""
 
@@ -48,3 +56,4 @@ LOUD = Loudest()
 MUTE = Mute()
 BROKEN = Broken()
 WRONG = Wrong()
+FEW = Few()

@@ -41,6 +41,26 @@ def test_answers_stand_under_the_emit_as_asked_in_each_series() -> None:
     assert raw is None
 
 
+@pytest.mark.spec("EMT-1")
+def test_a_ranking_without_an_attribute_ranks_the_series() -> None:
+    """Divided by keys, the greatest have a row each, a share of them all; beside it `@` ranks within each."""
+    batch = make_batch([1, 6, 3, 2], keys={"cpu": [0, 1, 2, 0]}, comm=["a", "b", "a", "b"])
+    series, _ = ask(batch, ("topk:2", "topk@comm"), keys=("cpu",), mode="trace")
+    assert [one.emits["topk:2"]["rows"] for one in series] == [
+        [{"key": {"cpu": 0}, "value": 3, "share": 0.25}],
+        [{"key": {"cpu": 1}, "value": 6, "share": 0.5}],
+        [],
+    ]
+    assert [row["share"] for row in series[0].emits["topk@comm"]["rows"]] == [2 / 3, 1 / 3]
+
+
+def test_an_emit_that_answers_fewer_series_than_there_are_is_named() -> None:
+    """Which answer is whose would be a guess."""
+    batch = make_batch([1, 2], keys={"cpu": [0, 1]})
+    with pytest.raises(PluginError, match="emit loud gave 1 answers over 2 series"):
+        answer(make_resolved(("loud",), keys=("cpu",)), with_emit("strangers:FEW"), batch, WINDOW, Losses(), "")
+
+
 def test_nothing_is_one_series_without_keys_and_none_with() -> None:
     """A request that saw no events still answers; a division of nothing has no parts."""
     (series,), _ = ask(Batch.empty(), ("summary", "count", "hist", "topk", "timeline", "rate", "raw"))

@@ -8,14 +8,14 @@ from typing import Any
 
 import attrs
 import pytest
-from shapes import WINDOW, make_batch, make_document, make_result
+from shapes import SECOND, WINDOW, make_batch, make_document, make_result
 
 from omn_core.format.as_text import TEXT
 from omn_core.format.order import order_series
 from omn_core.format.sentences import render_program
 from omn_core.format.sparklines import render_sparklines
 from omn_core.model.losses import Losses
-from omn_core.model.request import Composition
+from omn_core.model.request import Composition, RequestWindow
 from omn_core.model.result import Document, ProgramResult, Window
 from omn_core.model.style import TextStyle
 from omn_core.names import compute_width
@@ -164,3 +164,60 @@ def test_a_terminal_is_shown_the_greatest_and_told_how_many_there_are() -> None:
     assert "\n  1089" in cut
     assert "\n  1000" not in cut
     assert all(compute_width(line) <= 80 for line in whole.splitlines())
+
+
+@pytest.mark.spec("EMT-1", "FMT-3")
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_ranking_of_series_is_one_table(width: int) -> None:
+    """The greatest first, whatever its number, each share of the whole; a series past the last asked has no line."""
+    batch = make_batch([1, 6, 3], keys={"cpu": [0, 1, 2]})
+    text = render(make_document(make_result(batch, ["topk:2"], keys=["cpu"], mode="trace")), TextStyle(width))
+    lines = [line.split()[:5] for line in text.splitlines() if line.endswith("#") or line.split()[:1] == ["cpu"]]
+    assert lines[0] == ["cpu", "value", "share"]
+    assert [line[:5] for line in lines[1:]] == [["1", "6", "B", "60.0", "%"], ["2", "3", "B", "30.0", "%"]]
+
+
+@pytest.mark.spec("EMT-1", "FMT-3")
+def test_a_division_by_an_attribute_is_headed_by_its_name() -> None:
+    """A table's column and a histogram's title say what the values are values of."""
+    batch = make_batch([1, 6], comm=["a", "b"])
+    text = render(make_document(make_result(batch, ["summary@comm", "hist@comm"], mode="trace")))
+    assert "attr" not in text
+    assert re.search(r"^  comm +value", text, re.MULTILINE)
+    assert "  comm a: 1 counted" in text
+
+
+@pytest.mark.spec("EMT-1", "FMT-3")
+@pytest.mark.parametrize("emit", ["summary@comm", "hist@comm"])
+def test_a_division_of_nothing_says_so(emit: str) -> None:
+    """A head without rows, or no line at all, would leave a reader to wonder."""
+    text = render(make_document(make_result(make_batch([]), [emit], mode="trace")))
+    assert "  nothing was measured\n" in text
+
+
+@pytest.mark.spec("EVT-1", "FMT-3")
+def test_raw_events_spell_a_float_as_a_person_reads_it() -> None:
+    """Six digits, and every whole one where there are more; what is exact stays so."""
+    batch = make_batch([1234567], util=[0.1234567891], big=[12345678.9], small=[1.25])
+    text = render(make_document(make_result(batch, ["raw"], mode="trace")))
+    assert "value=1234567 util=0.123457 big=12345679 small=1.25" in text
+
+
+@pytest.mark.spec("REQ-6", "FMT-3")
+@pytest.mark.parametrize(
+    ("window", "asked"),
+    [
+        (RequestWindow(SECOND, 3 * SECOND), "of pid 7, from 1 s to 3 s of the run"),
+        (RequestWindow(SECOND), "of pid 7, from 1 s of the run on"),
+        (RequestWindow(None, 3 * SECOND), "of pid 7, from 0 ns to 3 s of the run"),
+    ],
+)
+def test_a_window_of_a_requests_own_is_said_as_it_was_asked_and_as_it_was(window: RequestWindow, asked: str) -> None:
+    """Two requests of one source are told apart by nothing else."""
+    result = make_result(make_batch([1]), ["summary"])
+    request = attrs.evolve(result.resolved.request, window=window)
+    run = Window(WINDOW.opened_ns - SECOND, WINDOW.closed_ns + SECOND)
+    own = attrs.evolve(result, resolved=attrs.evolve(result.resolved, request=request))
+    text = render(attrs.evolve(make_document(own), window=run))
+    assert asked in text.splitlines()[0]
+    assert "window     2 s from 1 s on, 1 event" in text
