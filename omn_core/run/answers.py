@@ -101,7 +101,12 @@ def _explain_mixture(resolved: ResolvedRequest, batch: Batch) -> tuple[str, ...]
 
 
 def get_in_target_cost(measurement: Measurement) -> tuple[str, InTargetCost]:
-    """Return what a request's mechanism spent inside the target, with its source; unknown where it cannot say."""
+    """Return what a request's mechanism spent inside the target, with its source; unknown where it cannot say.
+
+    One that was never attached, because its window never opened, spent nothing there.
+    """
+    if measurement.bound is None:
+        return measurement.resolved.request.source, InTargetCost(0)
     return measurement.resolved.request.source, measurement.ask("in_target_cost", InTargetCost(None))
 
 

@@ -165,6 +165,7 @@ def test_a_window_that_never_opened_says_so() -> None:
     assert (result.window.length_ns, result.events_seen, result.failure) == (0, 0, None)
     assert (result.series, result.raw) == ((), None)
     assert calls("test.diary") == ["prepare", "stop"]
+    assert "test.diary" not in document.cost.in_target_unknown
 
 
 @pytest.mark.spec("REQ-6")
