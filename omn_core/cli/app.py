@@ -29,6 +29,7 @@ _ASK_NO_PROGRAM = frozenset({"catalog", "help", "list", "plugins"})
 """The core's commands that no program stands behind: what follows their `--` is a word, as click reads it."""
 
 
+_LEAST_WIDTH = 40
 _TERMINAL_ROWS = 30
 """A terminal is shown so many rows of a table; whoever reads a pipe or a file gets them all."""
 
@@ -59,9 +60,11 @@ class Application:
     @cached_property
     def style(self) -> TextStyle:
         """How text is to look on standard output: as wide as the terminal, coloured only on one."""
+        style = TextStyle()
         if not sys.stdout.isatty():
-            return TextStyle()
-        width = max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+            return style
+        # A terminal that nobody told its size has 0 columns.
+        width = max(_LEAST_WIDTH, os.get_terminal_size(sys.stdout.fileno()).columns or style.width)
         is_dumb = os.environ.get("TERM", "dumb") == "dumb"
         return TextStyle(width, not (is_dumb or os.environ.get("NO_COLOR")), rows=_TERMINAL_ROWS)
 

@@ -14,17 +14,23 @@ FAILED_AFTER = "omn: the run failed after its results were written"
 """The last line of stderr on exit 1 is exactly one of these three, so that a caller may match them."""
 
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_TELL_ALONE = frozenset({"catalog", "completion", "help", "list", "plugins", "--help", "--version"})
+"""What runs nothing: a reader that closes its pipe has read what it wanted, and nothing failed (`omn list | head`)."""
+
 _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 served, 1 the machine or the run, 2 the request, 3 the build."""
     open_streams()
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:  # outside a run, which takes its signals itself; while things are imported too
         return _fail("SIGINT came and aborted the run")
+    except BrokenPipeError as error:
+        return _leave_reader() if not arguments or arguments[0] in _TELL_ALONE else _fail_on(error)
     except OSError as error:
         return _fail_on(error)
     except Exception:
@@ -41,6 +47,11 @@ def _run(arguments: list[str]) -> int:
     from omn_core.cli.app import run_command
 
     return run_command(arguments)
+
+
+def _leave_reader() -> int:
+    drop_stream(sys.stdout)
+    return 0
 
 
 def _fail_on(error: OSError) -> int:

@@ -59,6 +59,18 @@ def test_every_command_says_that_its_answer_could_not_be_written(omn: Any, argum
     )
 
 
+@pytest.mark.parametrize("arguments", [(), ("list",), ("help", "mem.rss"), ("plugins",), ("catalog",)], ids=" ".join)
+def test_a_reader_that_has_read_enough_fails_no_command_that_only_tells(omn: Any, arguments: tuple[str, ...]) -> None:
+    """`omn list | head -1`: nothing is said of a run that there was not."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(
+        [*omn.argv, *arguments], stdout=writer, stderr=subprocess.PIPE, env=omn.environment(), check=False
+    )
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 def test_a_closed_standard_error_takes_nothing_else_with_it(omn: Any) -> None:
     """What is said on a closed standard error does not land in the answer, and the code is the refusal's."""
     ran = run_in_shell(omn, "2>&-", "nope")

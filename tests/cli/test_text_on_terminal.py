@@ -28,6 +28,13 @@ def test_only_a_terminal_that_takes_colour_gets_it(omn: Any, changes: dict[str, 
     assert max(map(len, terminal.lines())) <= 90
 
 
+def test_a_terminal_that_has_no_size_is_eighty_columns(omn: Any) -> None:
+    """One that nobody told its size (a serial line, a terminal of a container) has none, and is not narrow."""
+    with on_terminal([*omn.argv, *ASKED], omn.environment(TERM="dumb"), columns=0) as terminal:
+        terminal.read_to_end()
+    assert 40 < max(map(len, terminal.lines())) <= 80
+
+
 def test_a_terminal_gets_the_first_rows_and_a_pipe_gets_all(omn: Any) -> None:
     """More tasks than a terminal shows: it is told how many more there are, and the pipe holds every one."""
     piped = omn(*ASKED)
