@@ -73,6 +73,24 @@ if TYPE_CHECKING:
     from omn_core.format.base import (
         Encoder,
     )
+    from omn_core.format.events import (
+        iter_rows,
+    )
+    from omn_core.format.reservations import (
+        iter_reservations,
+    )
+    from omn_core.format.sentences import (
+        render_asked,
+    )
+    from omn_core.format.stacks import (
+        Frame,
+        Node,
+        Stack,
+        StackSeries,
+        compute_tree,
+        iter_stack_series,
+        render_series,
+    )
     from omn_core.model.batch import (
         ABSENT,
         Array,
@@ -95,6 +113,10 @@ if TYPE_CHECKING:
         SeriesResult,
         Window,
     )
+    from omn_core.names import (
+        escape_bytes,
+        escape_tree,
+    )
     from omn_core.run.events import (
         Moment,
         RunEvent,
@@ -112,17 +134,29 @@ _DEFERRED = {
     "Document": "omn_core.model.result",
     "Emit": "omn_core.emit.base",
     "Encoder": "omn_core.format.base",
+    "Frame": "omn_core.format.stacks",
     "InTargetCost": "omn_core.model.collector",
     "Moment": "omn_core.run.events",
     "Names": "omn_core.model.batch",
+    "Node": "omn_core.format.stacks",
     "ProcessHandle": "omn_core.model.collector",
     "Result": "omn_core.model.result",
     "RunContext": "omn_core.model.collector",
     "RunEvent": "omn_core.run.events",
     "Series": "omn_core.emit.base",
     "SeriesResult": "omn_core.model.result",
+    "Stack": "omn_core.format.stacks",
+    "StackSeries": "omn_core.format.stacks",
     "TargetGone": "omn_core.model.collector",
     "Window": "omn_core.model.result",
+    "compute_tree": "omn_core.format.stacks",
+    "escape_bytes": "omn_core.names",
+    "escape_tree": "omn_core.names",
+    "iter_reservations": "omn_core.format.reservations",
+    "iter_rows": "omn_core.format.events",
+    "iter_stack_series": "omn_core.format.stacks",
+    "render_asked": "omn_core.format.sentences",
+    "render_series": "omn_core.format.stacks",
 }
 
 
@@ -157,12 +191,14 @@ __all__ = [
     "Encoder",
     "Entry",
     "FormatRow",
+    "Frame",
     "InTargetCost",
     "Losses",
     "MachineRefused",
     "Moment",
     "Names",
     "Need",
+    "Node",
     "NotCollected",
     "OmnError",
     "PluginError",
@@ -180,7 +216,9 @@ __all__ = [
     "RunFailed",
     "Series",
     "SeriesResult",
+    "Stack",
     "StackRow",
+    "StackSeries",
     "State",
     "Target",
     "TargetGone",
@@ -189,5 +227,13 @@ __all__ = [
     "ViewRow",
     "Whose",
     "Window",
+    "compute_tree",
+    "escape_bytes",
+    "escape_tree",
     "hookimpl",
+    "iter_reservations",
+    "iter_rows",
+    "iter_stack_series",
+    "render_asked",
+    "render_series",
 ]

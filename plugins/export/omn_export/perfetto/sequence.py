@@ -12,6 +12,7 @@ from typing import Any
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from omn_export.perfetto.annotations import UNBOUNDED, Bounds, clean_text, fill_annotation
+from omn_export.perfetto.callstacks import Callstacks, StackFrame
 from omn_export.perfetto.tracks import Clock, Counter, Group, Process, Thread, Track
 
 _CLEARED = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
@@ -36,6 +37,7 @@ class Sequence:
         self._names: dict[str, int] = {}
         self._categories: dict[str, int] = {}
         self._annotations: dict[str, int] = {}
+        self._callstacks = Callstacks()
 
     def declare(self, track: Track) -> int:
         """Declare a track and return its uuid. A second declaration of the uuid takes the first one's place."""
@@ -72,9 +74,15 @@ class Sequence:
         annotations: Mapping[str, Any] | None = None,
         flows: Iterable[int] = (),
         bounds: Mapping[str, Bounds] | None = None,
+        callstack: Listed[StackFrame] = (),
+        weight: int | None = None,
     ) -> None:
-        """Add what happened at one moment."""
-        self._add(track, ts_ns, _INSTANT, name, categories, annotations, flows, bounds)
+        """Add what happened at one moment.
+
+        `callstack` is where in the code, its outermost frame first, and `weight` what that stack stands for.
+        """
+        stack = (self._callstacks.intern(callstack), weight) if callstack else None
+        self._add(track, ts_ns, _INSTANT, name, categories, annotations, flows, bounds, stack)
 
     def count(self, track: int, ts_ns: int, value: float) -> None:
         """Add a counter's absolute value from this moment on, an integer as one."""
@@ -116,6 +124,7 @@ class Sequence:
         ):
             for name, iid in names.items():
                 field.add(iid=iid, name=name)
+        self._callstacks.fill(interned)
         return packet
 
     def _make_event(self, track: int, ts_ns: int, kind: int) -> Any:
@@ -134,6 +143,7 @@ class Sequence:
         annotations: Mapping[str, Any] | None,
         flows: Iterable[int],
         bounds: Mapping[str, Bounds] | None,
+        stack: tuple[int, int | None] | None = None,
     ) -> None:
         packet = self._make_event(track, ts_ns, kind)
         event = packet.track_event
@@ -141,6 +151,10 @@ class Sequence:
             event.name_iid = _intern(self._names, name)
         event.category_iids.extend(_intern(self._categories, category) for category in categories)
         event.flow_ids.extend(flows)
+        if stack is not None:
+            event.callstack_iid, weight = stack
+            if weight is not None:
+                event.callstack_weight = weight
         for key, value in (annotations or {}).items():
             if value is not None:
                 self._annotate(event, key, value, (bounds or {}).get(key, UNBOUNDED))
