@@ -2,4 +2,4 @@
 
 from setuptools import setup
 
-setup(cffi_modules=["build_calls.py:builder", "build_perf.py:builder"])
+setup(cffi_modules=["build_calls.py:builder", "build_perf.py:builder", "build_unwind.py:builder"])

@@ -15,7 +15,7 @@ from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.naming import Namer
 from omn_kernel.symbols.objects import ObjectSymbols, read_object
 from omn_kernel.symbols.vdso import NAME as VDSO
-from omn_kernel.symbols.vdso import read_vdso
+from omn_kernel.symbols.vdso import copy_vdso
 
 
 @attrs.frozen(eq=False)
@@ -74,7 +74,7 @@ class Namers:
 
     def _make(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
         if mapping.path == VDSO:
-            known = read_vdso(self._sysroot, mapping, pid)
+            known = read_object(copy_vdso(self._sysroot, mapping, pid))
             return MappedNamer(Namer(known.index, Symbol(None, VDSO, 0), is_file=False, named_by="vdso"), known)
         if not mapping.is_file:
             return MappedNamer(_make_nameless(mapping))

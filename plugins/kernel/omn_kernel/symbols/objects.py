@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import attrs
-import numpy as np
 
 from omn_kernel.elf.debug_data import read_debug_data
-from omn_kernel.elf.image import PF_X, PT_LOAD, Image, Segment, read_image
+from omn_kernel.elf.image import Image, Segment, read_image
 from omn_kernel.elf.notes import find_build_id
+from omn_kernel.elf.placing import compute_addresses
 from omn_kernel.elf.plt import read_entries
 from omn_kernel.elf.source import ElfError, Source
 from omn_kernel.elf.tables import read_dynamic_symbols, read_static_symbols
 from omn_kernel.symbols.candidates import make_entries, select_functions
 from omn_kernel.symbols.debug_files import open_debug_image
 from omn_kernel.symbols.index import Addresses, Candidates, SymbolIndex
-
-_PAGE = 4096
 
 
 @attrs.frozen(eq=False)
@@ -33,24 +31,8 @@ class ObjectSymbols:
     damage: tuple[str, ...]
 
     def compute_addresses(self, offsets: Addresses) -> Addresses:
-        """Compute the addresses, as the object's symbols count them, of bytes of the file.
-
-        An offset is the executable segment's that holds it, then any segment's, then that of a segment whose last page
-        it fills; the loader maps whole pages. One that is in none stands for itself.
-        """
-        addresses = offsets.copy()
-        loaded = [one for one in self.segments if one.kind == PT_LOAD]
-        code = [one for one in loaded if one.flags & PF_X]
-        unknown = np.ones(len(offsets), bool)
-        for extent, segments in ((1, code), (1, loaded), (_PAGE, code), (_PAGE, loaded)):
-            for segment in segments:
-                low = segment.offset // extent * extent
-                high = -(-(segment.offset + segment.file_size) // extent) * extent
-                held = unknown & (offsets >= np.uint64(low)) & (offsets < np.uint64(min(high, (1 << 64) - 1)))
-                shift = np.uint64((segment.address - segment.offset) % (1 << 64))
-                addresses[held] = offsets[held] + shift
-                unknown &= ~held
-        return addresses
+        """Compute the addresses, as the object's symbols count them, of bytes of the file."""
+        return compute_addresses(self.segments, offsets)
 
 
 def read_object(source: Source, path: str = "", roots: Sequence[str] = ()) -> ObjectSymbols:

@@ -11,16 +11,15 @@ import os
 from omn_kernel.elf.source import ElfError, Memory
 from omn_kernel.polled import place, read_file
 from omn_kernel.symbols.mappings import Mapping, parse_mappings
-from omn_kernel.symbols.objects import ObjectSymbols, read_object
 
 NAME = "[vdso]"
 _MOST_BYTES = 1 << 20
 
 
-def read_vdso(sysroot: str, mapping: Mapping, pid: int) -> ObjectSymbols:
-    """Read the functions of the vdso that a process has mapped.
+def copy_vdso(sysroot: str, mapping: Mapping, pid: int) -> Memory:
+    """Copy the vdso that a process has mapped.
 
-    Raises OSError where the memory is closed or gone, ElfError where no vdso stands there.
+    Raises OSError where the memory is closed or gone, ElfError where this process has none to read in its place.
     """
     owner: int | str = pid
     if mapping.end > 1 << 32:
@@ -31,7 +30,6 @@ def read_vdso(sysroot: str, mapping: Mapping, pid: int) -> ObjectSymbols:
     size = min(mapping.end - mapping.start, _MOST_BYTES)
     descriptor = os.open(place(sysroot, f"/proc/{owner}/mem"), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        content = os.pread(descriptor, size, mapping.start)
+        return Memory(os.pread(descriptor, size, mapping.start))
     finally:
         os.close(descriptor)
-    return read_object(Memory(content))

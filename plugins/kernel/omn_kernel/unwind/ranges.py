@@ -1,0 +1,66 @@
+"""The code of a process with its unwind information: one table an object, whichever processes have it mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from omn_kernel.elf.image import Image, Segment, read_image
+from omn_kernel.elf.placing import compute_addresses
+from omn_kernel.elf.source import ElfError
+from omn_kernel.symbols.files import NotFound, open_mapped
+from omn_kernel.symbols.mappings import Mapping
+from omn_kernel.symbols.vdso import NAME as VDSO
+from omn_kernel.symbols.vdso import copy_vdso
+from omn_kernel.unwind.tables import FrameTable, read_frame_table
+from omn_kernel.unwind.walking import CodeRange
+
+
+@attrs.frozen(eq=False)
+class _Object:
+    segments: tuple[Segment, ...]
+    table: FrameTable | None
+
+
+class FrameTables:
+    """Reads objects' tables, each once. `notes` says in a sentence each what has none that can be read."""
+
+    def __init__(self, sysroot: str = "/") -> None:
+        self.notes: dict[str, None] = {}
+        self._sysroot = sysroot
+        self._known: dict[tuple[object, ...], _Object] = {}
+
+    def make_ranges(self, mappings: Sequence[Mapping], pid: int, is_living: bool) -> list[CodeRange]:
+        """Make the ranges of what a process has mapped; `is_living` says that it still has it.
+
+        Memory that no file stands behind is there too, without a table: a walk ends in it and does not step over it.
+        """
+        return [self._make_range(mapping, pid, is_living) for mapping in mappings]
+
+    def _make_range(self, mapping: Mapping, pid: int, is_living: bool) -> CodeRange:
+        found = self._get(mapping, pid, is_living) if mapping.is_file or mapping.path == VDSO else None
+        if found is None:
+            return CodeRange(mapping.start, mapping.end, 0, None)
+        (address,) = compute_addresses(found.segments, np.array([mapping.offset], np.uint64)).tolist()
+        return CodeRange(mapping.start, mapping.end, mapping.start - address, found.table)
+
+    def _get(self, mapping: Mapping, pid: int, is_living: bool) -> _Object | None:
+        key = (mapping.file_path, mapping.device, mapping.inode, mapping.build_id, mapping.end > 1 << 32)
+        if key not in self._known:
+            try:
+                self._known[key] = self._read(mapping, pid if is_living else None)
+            except (NotFound, ElfError, OSError) as error:
+                self.notes[f"no unwind information of {mapping.file_path}: {error}"] = None
+        return self._known.get(key)
+
+    def _read(self, mapping: Mapping, pid: int | None) -> _Object:
+        if mapping.path == VDSO:
+            return _make(read_image(copy_vdso(self._sysroot, mapping, pid or 0)))
+        with open_mapped(self._sysroot, mapping, pid).file as file:
+            return _make(read_image(file))
+
+
+def _make(image: Image) -> _Object:
+    return _Object(image.segments, read_frame_table(image))

@@ -1,0 +1,133 @@
+"""Callers of the instructions that samples were taken at, walked natively over the stacks that were copied."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from omn_kernel.native._unwind import ffi, lib
+from omn_kernel.unwind.tables import FrameTable
+
+REGISTERS = lib.OMN_REGISTERS
+_CHUNK_FRAMES = 1 << 18
+
+
+class Ended(enum.IntEnum):
+    """Why a walk ended: at the outermost frame, where the copy does, at code without or with bad tables, too deep."""
+
+    ROOT = lib.OMN_ROOT
+    STACK_END = lib.OMN_STACK_END
+    NO_TABLE = lib.OMN_NO_TABLE
+    BAD_TABLE = lib.OMN_BAD_TABLE
+    TOO_DEEP = lib.OMN_TOO_DEEP
+
+
+@attrs.frozen(eq=False)
+class CodeRange:
+    """Executable memory: addresses less the bias are the object's own. Without a table no walk passes through it."""
+
+    start: int
+    end: int
+    bias: int
+    table: FrameTable | None
+
+
+@attrs.frozen(eq=False)
+class Chains:
+    """Walks of many samples: sample n's addresses are `addresses[ends[n-1]:ends[n]]`, innermost first.
+
+    `is_exact` tells an address of the next instruction (the sample's own, what a signal interrupted) from one of the
+    instruction after a call: the call itself, and its function, is at one less.
+    """
+
+    addresses: NDArray[np.uint64]
+    is_exact: NDArray[np.bool_]
+    ends: NDArray[np.int64]
+    reasons: NDArray[np.uint8]
+
+    def get_chain(self, sample: int) -> NDArray[np.uint64]:
+        """Return one sample's addresses."""
+        return self.addresses[(self.ends[sample - 1] if sample else 0) : self.ends[sample]]
+
+    def compute_call_sites(self) -> NDArray[np.uint64]:
+        """Compute what to name each frame by: the call rather than what follows it, which may be another function."""
+        return self.addresses - ~self.is_exact
+
+
+class Walker:
+    """Walks samples of one memory, whose executable ranges do not overlap."""
+
+    def __init__(self, ranges: Sequence[CodeRange]) -> None:
+        tables = list({id(one.table): one.table for one in ranges if one.table is not None}.values())
+        numbers = {id(table): number for number, table in enumerate(tables)}
+        # What cffi's structures point to lives as long as they are kept.
+        self._kept: list[object] = []
+        self._tables = ffi.new("struct omn_frame_table[]", [self._lay_out(table) for table in tables])
+        in_order = sorted(ranges, key=lambda one: one.start)
+        self._ranges = ffi.new(
+            "struct omn_frame_range[]",
+            [(one.start, one.end, one.bias % (1 << 64), numbers.get(id(one.table), -1)) for one in in_order],
+        )
+        self._count = len(in_order)
+
+    def _lay_out(self, table: FrameTable) -> tuple[object, ...]:
+        content = ffi.from_buffer("uint8_t[]", table.content)
+        columns = [ffi.from_buffer("uint64_t[]", column) for column in (table.starts, table.ends, table.entries)]
+        self._kept += [table, content, *columns]
+        return (content, len(table.content), table.address, *columns, len(table.starts))
+
+    def walk(
+        self, registers: NDArray[np.uint64], stacks: bytes, offsets: NDArray[np.uint64], *, deepest: int = 1024
+    ) -> Chains:
+        """Walk samples: rows of registers as DWARF numbers them, and where each one's bytes are, from its rsp on.
+
+        `offsets` has one more than there are samples. The GIL is released while it walks. Raises ValueError for
+        offsets that are not the bytes'.
+        """
+        registers = np.ascontiguousarray(registers, np.uint64).reshape(-1, REGISTERS)
+        offsets = np.ascontiguousarray(offsets, np.uint64)
+        _check(registers, stacks, offsets)
+        chunk = max(_CHUNK_FRAMES // deepest, 1)
+        parts = [
+            self._walk(registers[at : at + chunk], stacks, offsets[at : at + chunk + 1], deepest)
+            for at in range(0, len(registers), chunk)
+        ]
+        lengths = np.concatenate([np.empty(0, np.int64), *(part[2] for part in parts)])
+        return Chains(
+            addresses=np.concatenate([np.empty(0, np.uint64), *(part[0] for part in parts)]),
+            is_exact=np.concatenate([np.empty(0, bool), *(part[1] for part in parts)]),
+            ends=np.cumsum(lengths),
+            reasons=np.concatenate([np.empty(0, np.uint8), *(part[3] for part in parts)]),
+        )
+
+    def _walk(
+        self, registers: NDArray[np.uint64], stacks: bytes, offsets: NDArray[np.uint64], deepest: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.bool_], NDArray[np.int64], NDArray[np.uint8]]:
+        count = len(registers)
+        addresses, exact = np.empty((count, deepest), np.uint64), np.empty((count, deepest), np.uint8)
+        lengths, reasons = np.empty(count, np.uint32), np.empty(count, np.uint8)
+        lib.omn_unwind_many(
+            self._tables,
+            self._ranges,
+            self._count,
+            count,
+            ffi.from_buffer("uint64_t[]", registers),
+            ffi.from_buffer("uint8_t[]", stacks),
+            ffi.from_buffer("uint64_t[]", offsets),
+            ffi.from_buffer("uint64_t[]", addresses),
+            ffi.from_buffer("uint8_t[]", exact),
+            deepest,
+            ffi.from_buffer("uint32_t[]", lengths),
+            ffi.from_buffer("uint8_t[]", reasons),
+        )
+        walked = np.arange(deepest) < lengths[:, None]
+        return addresses[walked], exact[walked].astype(bool), lengths.astype(np.int64), reasons
+
+
+def _check(registers: NDArray[np.uint64], stacks: bytes, offsets: NDArray[np.uint64]) -> None:
+    if len(offsets) != len(registers) + 1 or (offsets[1:] < offsets[:-1]).any() or int(offsets[-1]) > len(stacks):
+        raise ValueError(f"{len(offsets)} offsets into {len(stacks)} bytes are not those of {len(registers)} stacks")
