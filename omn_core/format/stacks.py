@@ -17,7 +17,7 @@ EMIT = "stack"
 
 
 @attrs.frozen(eq=False)
-class Frame:
+class StackFrame:
     """One function of a stack, by its label. `object` is the file that holds it, `named_by` what gave it its name.
 
     Both are None where nobody knows. One function of a document is one object, which is what it is compared by.
@@ -32,9 +32,9 @@ class Frame:
 class Stack:
     """One row: its frames from the outermost to the innermost, what it weighs in the series' unit, its events."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
     weight: float
-    count: int
+    count: float
 
 
 @attrs.frozen(eq=False)
@@ -71,7 +71,7 @@ def iter_stack_series(document: Document) -> Iterator[StackSeries]:
 
     Names are text that UTF-8 can hold. Frames alike are one object, whichever stack they stand in.
     """
-    known: dict[tuple[str, str | None, str | None], Frame] = {}
+    known: dict[tuple[str, str | None, str | None], StackFrame] = {}
     for place, result in enumerate(document.results):
         for series in result.series:
             for emit, answer in series.emits.items():
@@ -101,15 +101,15 @@ class Node:
 
     __slots__ = ("children", "count", "frame", "own", "weight")
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: StackFrame) -> None:
         self.frame = frame
         self.weight: float = 0
         self.own: float = 0
-        self.count = 0
-        self.children: dict[Frame, Node] = {}
+        self.count: float = 0
+        self.children: dict[StackFrame, Node] = {}
 
 
-def compute_tree(stacks: Iterable[Stack], root: Frame) -> Node:
+def compute_tree(stacks: Iterable[Stack], root: StackFrame) -> Node:
     """Return the tree of stacks, below a root of that name. A stack without weight takes no part."""
     top = Node(root)
     for stack in stacks:
@@ -132,7 +132,7 @@ def _add(node: Node, stack: Stack) -> None:
     node.count += stack.count
 
 
-def _read(row: Mapping[str, Any], known: dict[tuple[str, str | None, str | None], Frame]) -> Stack:
+def _read(row: Mapping[str, Any], known: dict[tuple[str, str | None, str | None], StackFrame]) -> Stack:
     labels = row["frames"]
     absent = [None] * len(labels)
     parts = zip(labels, row.get("objects") or absent, row.get("named_by") or absent, strict=True)
@@ -140,5 +140,5 @@ def _read(row: Mapping[str, Any], known: dict[tuple[str, str | None, str | None]
     return Stack(tuple(reversed(frames)), row["weight"], row["count"])
 
 
-def _make_frame(label: str, holder: str | None, named_by: str | None) -> Frame:
-    return Frame(escape_bytes(label), None if holder is None else escape_bytes(holder), named_by)
+def _make_frame(label: str, holder: str | None, named_by: str | None) -> StackFrame:
+    return StackFrame(escape_bytes(label), None if holder is None else escape_bytes(holder), named_by)

@@ -30,7 +30,7 @@ NASTY_LABELS = (
 """Names that a program may give its functions, each with something that some format reads as its own."""
 
 
-def make_row(frames: Sequence[str], weight: float, count: int = 1, holder: str | None = "/usr/bin/prog") -> Row:
+def make_row(frames: Sequence[str], weight: float, count: float = 1, holder: str | None = "/usr/bin/prog") -> Row:
     """Make a row of the stack emit, its frames from the innermost to the outermost."""
     return {
         "frames": list(frames),

@@ -25,7 +25,7 @@ from omn_core.format.as_chrome import CHROME
 from omn_core.format.as_folded import FOLDED, fold_label
 from omn_core.format.as_speedscope import SPEEDSCOPE
 from omn_core.format.reservations import iter_reservations
-from omn_core.format.stacks import Frame, compute_tree, iter_stack_series
+from omn_core.format.stacks import StackFrame, compute_tree, iter_stack_series
 from omn_core.format.trace_events import StackFrames
 from omn_core.model.losses import Losses
 from omn_core.model.result import Document
@@ -275,7 +275,7 @@ def test_frames_alike_are_one_object_and_weightless_stacks_no_part_of_a_tree() -
     rows = [make_row(["work", "main"], 2), make_row(["rest", "main"], 3), make_row(["idle", "main"], 0)]
     (series,) = iter_stack_series(make_document(make_stack_result({None: rows})))
     assert len({frame for stack in series.stacks for frame in stack.frames}) == 4
-    tree = compute_tree(series.stacks, Frame("all"))
+    tree = compute_tree(series.stacks, StackFrame("all"))
     (main,) = tree.children.values()
     assert (tree.weight, main.weight, main.own, main.count) == (5, 5, 0, 2)
     assert {child.frame.label: (child.weight, child.own) for child in main.children.values()} == {

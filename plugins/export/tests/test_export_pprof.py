@@ -120,7 +120,7 @@ def test_pprof_holds_every_stack_with_its_names() -> None:
 
 def test_pprof_labels_series_and_names_types_by_source() -> None:
     """A numeric key is a number, a text a text; each request has its types; what was lost is a comment."""
-    counted = make_stack_result({None: [make_row(["f"], 2.4, 2)]}, source="mem.faults", unit="count")
+    counted = make_stack_result({None: [make_row(["f"], 2.4, 1.6)]}, source="mem.faults", unit="count")
     named = make_stack_result({"gc": [make_row(["f"], 3)]}, source="cpu.cycles", unit="cycles")
     profile = read(write(make_document(*make_tree().results, counted, named)))
     texts = profile.string_table
