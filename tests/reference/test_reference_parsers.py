@@ -18,6 +18,11 @@ CASES: list[tuple[str, str, dict[str, float]]] = [
     ("debian12/cpu-stat.txt", "machine_files:parse_flat_file", {"nr_periods": 0, "throttled_time": 0}),
     ("debian12/fio.json", "fio:parse_fio", {"read.bytes": 0, "write.bytes": 1 << 20, "write.requests": 64}),
     (
+        "debian12/fio-device.json",
+        "fio:parse_fio",
+        {"read.requests": 400, "device.busy_ns": 104052020.0, "device.request_ns": 254000000},
+    ),
+    (
         "debian12/free.txt",
         "procps:parse_free",
         {"total_bytes": 25276502016, "available_bytes": 24722972672, "cache_bytes": 3172614144, "swap_total_bytes": 0},
