@@ -233,6 +233,16 @@ def test_a_compressed_rollout_is_read_unless_it_stands_there_whole(tmp_path: Pat
     assert sums(*read(tmp_path)) == (2, 200, 20)
 
 
+def test_a_rollout_that_is_archived_too_counts_once(tmp_path: Path) -> None:
+    """The longer of two files of one thread is the thread."""
+    rows = [codex_meta(0, "z"), codex_count(1, (100, 0, 10), (100, 0, 10)), codex_count(2, (150, 0, 15), (50, 0, 5))]
+    write_lines(tmp_path / "archived_sessions" / "rollout-z.jsonl", rows[:2])
+    write_lines(tmp_path / "sessions" / "rollout-z.jsonl", rows)
+    (capture,) = read(tmp_path)
+    assert sums(capture) == (2, 150, 15)
+    assert capture.fields["duplicate_records"] == 2
+
+
 def test_what_exec_prints_is_refused(tmp_path: Path) -> None:
     """`codex exec --json` speaks another grammar."""
     path = write_lines(tmp_path / "out.jsonl", [{"type": "thread.started", "thread_id": "x"}])

@@ -109,6 +109,15 @@ def test_a_fork_counts_what_it_copied_in_its_parent(tmp_path: Path) -> None:
     assert alone.fields["ancestor_not_imported"] is True
 
 
+def test_a_copied_file_counts_once(tmp_path: Path) -> None:
+    """The longer of two files of one session is the session."""
+    rows = [header("s"), answer(1, (10, 1), id="a"), answer(2, (20, 2), id="b", parentId="a")]
+    write_lines(tmp_path / "one.jsonl", rows)
+    write_lines(tmp_path / "two.jsonl", rows[:2])
+    (capture,) = read(tmp_path)
+    assert sums(capture) == (2, 30, 3)
+
+
 def test_what_a_tool_reports_holds_its_nested_calls(tmp_path: Path) -> None:
     """The result's usage counts once; nested calls are completions of known length, and no tokens of their own."""
     result = {

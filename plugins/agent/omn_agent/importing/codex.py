@@ -63,9 +63,14 @@ class Rollout:
 
 def read_sessions(paths: list[Path], account: Account) -> list[Session]:
     """Read sessions from their rollouts; what a fork or a child replays of its parent is left out."""
-    rollouts = [_read_rollout(path, account) for path in _choose(paths)]
-    by_id = {rollout.session_id: rollout for rollout in rollouts}
-    return [_make_session(rollout, by_id, account) for rollout in rollouts]
+    by_id: dict[str, Rollout] = {}
+    for path in _choose(paths):
+        rollout = _read_rollout(path, account)
+        other = by_id.setdefault(rollout.session_id, rollout)
+        if other is not rollout:  # archived and not yet taken away, or copied: the longer one holds the other
+            account.duplicates += min(len(other.records), len(rollout.records))
+            by_id[rollout.session_id] = max(other, rollout, key=lambda row: len(row.records))
+    return [_make_session(rollout, by_id, account) for rollout in by_id.values()]
 
 
 def _choose(paths: Sequence[Path]) -> list[Path]:

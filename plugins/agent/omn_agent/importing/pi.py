@@ -49,7 +49,14 @@ class _File:
 
 def read_sessions(paths: list[Path], account: Account) -> list[Session]:
     """Read sessions from their files; what a fork copied counts in the session it was copied from."""
-    files = [_read_file(path, account) for path in paths]
+    by_id: dict[str, _File] = {}
+    for path in paths:
+        file = _read_file(path, account)
+        other = by_id.setdefault(file.session_id, file)
+        if other is not file:  # a copy of the file: the longer one holds the other
+            account.duplicates += min(len(other.entries), len(file.entries))
+            by_id[file.session_id] = max(other, file, key=lambda row: len(row.entries))
+    files = list(by_id.values())
     return [_make_session(file, files, account) for file in files]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -129,8 +130,8 @@ class _Decoding:
 
     def take(self, packet: Any) -> None:
         """Take in a packet."""
-        state = self.states.setdefault(packet.trusted_packet_sequence_id, _State())
-        if packet.sequence_flags & _CLEARED:
+        state = self.states.get(packet.trusted_packet_sequence_id)
+        if state is None or packet.sequence_flags & _CLEARED:
             state = self.states[packet.trusted_packet_sequence_id] = _State()
         if packet.previous_packet_dropped:
             self.found.health.dropped_packets += 1
@@ -203,6 +204,7 @@ def get_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
+@functools.lru_cache(4096)
 def normalise(name: str) -> str:
     """Return an annotation's local name: without a prefix of its recorder, words divided by underscores."""
     return _CAMEL.sub("_", name.rpartition(".")[2]).lower()

@@ -45,10 +45,10 @@ class _Buffer:
 
     def need(self, count: int) -> bool:
         """Hold at least so many bytes. Returns False where the stream ends before."""
-        parts = [self._held[self._at :]]
-        size = len(parts[0])
+        size = len(self._held) - self._at
         if size >= count:
             return True
+        parts = [self._held[self._at :]]
         while size < count:
             part = self._stream.read(max(_CHUNK, count - size))
             if not part:
