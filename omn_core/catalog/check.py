@@ -20,13 +20,15 @@ _SUBSETS = ("modes", "emits", "targets", "keys", "filter_fields")
 
 
 def check_vocabulary(added: WrittenVocabulary, family: str) -> Iterator[Complaint]:
-    """A family adds keys and units of its own, under its own name, and no other kind of word."""
+    """A family adds keys and units of its own, under its own name, and labels of those keys; no other kind of word."""
     for group in ("keys", "units"):
         for word in getattr(added, group):
             if not word.startswith(f"{family}."):
                 yield (group, word), f"a family's own word starts with its name: {family}.{word}"
     for word, meaning in added.units.items():
         yield from iter_unknown(("units", word), "scale", [meaning.scale], SCALES)
+    for word in added.labels.keys() - added.keys.keys():
+        yield ("labels", word), f"a family labels keys of its own vocabulary, and {word!r} is none of them"
     for group in ("determinism", "regimes", "emits"):
         for word in getattr(added, group):
             yield (group, word), f"{group} are the core's to name"

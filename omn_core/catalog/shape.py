@@ -73,6 +73,7 @@ class WrittenVocabulary:
     determinism: dict[str, str] = attrs.field(factory=dict)
     regimes: dict[str, str] = attrs.field(factory=dict)
     emits: dict[str, str] = attrs.field(factory=dict)
+    labels: dict[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -218,5 +219,10 @@ def make_request(written: WrittenRequest) -> Request:
 
 
 def widen(words: Vocabulary, added: WrittenVocabulary) -> Vocabulary:
-    """Return a vocabulary with the keys and units that a file adds."""
-    return attrs.evolve(words, keys={**words.keys, **added.keys}, units={**words.units, **added.units})
+    """Return a vocabulary with the keys, units and labels that a file adds."""
+    return attrs.evolve(
+        words,
+        keys={**words.keys, **added.keys},
+        units={**words.units, **added.units},
+        labels={**words.labels, **added.labels},
+    )

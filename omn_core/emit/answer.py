@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from omn_core.emit.base import Answer, Emit, Series
+from omn_core.emit.labels import find_labels
 from omn_core.emit.series import divide
 from omn_core.errors import PLUGIN_FAULTS, PluginError
 from omn_core.model.batch import Batch, Column
@@ -45,6 +46,7 @@ def answer(
             label=label,
             merges_ticks=resolved.adds_up and resolved.mode in POLLED_MODES,
             scale=resolved.scale,
+            labels=resolved.labels,
         )
 
     together = {
@@ -62,7 +64,7 @@ def answer(
             else _compute(emit, series, spec, row, registry)
             for spec, row, emit in loaded
         }
-        series_results.append(SeriesResult(key, answers))
+        series_results.append(SeriesResult(key, answers, find_labels(part, key, resolved.labels)))
     lists_events = any(row.lists_events for _, row in emits)
     return tuple(series_results), RawEvents(_by_time(batch)) if lists_events else None
 

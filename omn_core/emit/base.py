@@ -27,7 +27,8 @@ class Series:
     unit; `adds_up` says whether values sum; `lower_bound` whether something was lost that belongs in the figure;
     `label` names the series where a row must be shown for it (its target, when nothing was counted);
     `merges_ticks` says that the rows of one instant are parts of one measurement (a polled source whose values sum);
-    `scale` is the vocabulary's word for how numbers of the unit scale, None where it has none.
+    `scale` is the vocabulary's word for how numbers of the unit scale, None where it has none; `labels` names the
+    attribute that says what a key is called.
     """
 
     key: Mapping[str, Any]
@@ -40,6 +41,7 @@ class Series:
     label: str
     merges_ticks: bool = False
     scale: str | None = None
+    labels: Mapping[str, str] = attrs.field(factory=dict)
 
     @cached_property
     def column(self) -> Column | None:

@@ -12,6 +12,7 @@ from omn_core.emit.numbers import compute_sums, compute_total, to_plain_number
 from omn_core.emit.series import compute_by
 from omn_core.format.bars import render_buckets
 from omn_core.format.figures import NOTHING_MEASURED
+from omn_core.format.labels import render_rows
 from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
 from omn_core.model.style import TextStyle
@@ -39,8 +40,8 @@ class Hist:
         if "rows" not in answer:
             return render_buckets(answer, unit, style)
         lines: list[str] = []
-        for row in answer["rows"]:
-            title = " ".join(filter(None, (style.attribute, str(row["attr"]))))
+        for key, row in zip(render_rows(answer["rows"]), answer["rows"], strict=True):
+            title = " ".join(filter(None, (style.attribute, str(key["attr"]))))
             lines += render_buckets({**row, "lower_bound": answer["lower_bound"]}, unit, style, title)
         return lines or [NOTHING_MEASURED]
 

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from omn_core.emit.base import Answer, Series
+from omn_core.emit.labels import find_labels
 from omn_core.model.batch import Array, Batch, Column
 
 UNKNOWN = "?"
@@ -49,8 +50,16 @@ def compute_by(series: Series, attribute: str | None, figures: Callable[[Series]
     """Return a series' figures, or where an attribute is named a row of them for each of its values."""
     if attribute is None:
         return {"lower_bound": series.lower_bound, **figures(series)}
-    rows = [{"attr": value, **figures(part)} for value, part in iter_parts(series, attribute)]
+    rows = [
+        {"attr": value, **_label(part, attribute), **figures(part)} for value, part in iter_parts(series, attribute)
+    ]
     return {"lower_bound": series.lower_bound, "rows": rows}
+
+
+def _label(part: Series, attribute: str) -> Answer:
+    """Return what a row's attribute is called, as its `label`; nothing where it has no label or no event says it."""
+    found = find_labels(part.batch, (attribute,), part.labels)
+    return {"label": found[attribute]} if attribute in found else {}
 
 
 def compute_codes(column: Column | None, length: int) -> tuple[Array, list[Any]]:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from omn_core.model.request import EmitSpec
-from omn_core.model.result import Repeat, Result, SeriesSpread
+from omn_core.model.result import Repeat, Result, SeriesResult, SeriesSpread
 
 
 def find_figure(emits: Sequence[EmitSpec], *, adds_up: bool) -> tuple[EmitSpec, str] | None:
@@ -39,15 +41,18 @@ def compute_repeat(results: Sequence[tuple[int, Result]]) -> Repeat | None:
     if found is None:
         return Repeat(len(served), None, None, (), tuple(notes))
     emit, figure = str(found[0]), found[1]
-    keys: dict[tuple[Any, ...], Any] = {}
+    known: dict[tuple[Any, ...], SeriesResult] = {}
     values: dict[tuple[Any, ...], list[float | None]] = {}
     for place, (_, result) in enumerate(served):
         for series in result.series:
             identity = tuple(series.key.values())
-            keys.setdefault(identity, series.key)
+            known[identity] = series
             row = values.setdefault(identity, [None] * len(served))
             row[place] = series.emits[emit].get(figure)
-    spreads = tuple(compute_spread(keys[identity], row) for identity, row in values.items())
+    spreads = tuple(
+        attrs.evolve(compute_spread(known[identity].key, row), labels=known[identity].labels)
+        for identity, row in values.items()
+    )
     return Repeat(len(served), emit, figure, spreads, tuple(notes))
 
 

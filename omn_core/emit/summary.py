@@ -13,6 +13,7 @@ from omn_core.emit.count import find_last
 from omn_core.emit.numbers import compute_reach, compute_total, to_plain_number
 from omn_core.emit.series import compute_by
 from omn_core.format.figures import NOTHING_MEASURED, render_figures
+from omn_core.format.labels import ROW_NAMES, render_rows
 from omn_core.format.order import order_series
 from omn_core.model.batch import Array
 from omn_core.model.request import EmitSpec
@@ -41,10 +42,10 @@ class Summary:
         name_of_rows = style.attribute or "attr"
         rows = [
             (
-                {name_of_rows: row["attr"]},
-                {"lower_bound": answer["lower_bound"], **{name: row[name] for name in row if name != "attr"}},
+                {name_of_rows: key["attr"]},
+                {"lower_bound": answer["lower_bound"], **{name: row[name] for name in row if name not in ROW_NAMES}},
             )
-            for row in answer["rows"]
+            for key, row in zip(render_rows(answer["rows"]), answer["rows"], strict=True)
         ]
         return render_figures(order_series(rows), unit, style, key_names=(name_of_rows,))
 

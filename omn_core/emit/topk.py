@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from omn_core.emit.base import Answer, Series
+from omn_core.emit.labels import find_labels, find_newest
 from omn_core.emit.numbers import compute_reach, compute_sums, compute_total, to_plain_number
 from omn_core.emit.series import UNKNOWN, compute_codes
 from omn_core.format.bars import render_ranking
@@ -27,15 +28,17 @@ class TopK:
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return the rows: each one's key, its sum, and its share of the series' total (None unless that is above 0).
 
-        Over a window in which nothing was counted the ranking is one zero row, named by the series' label; without a
-        window, or where the events carry no measurement, it has no rows.
+        A row whose key has a label carries it, as `labels`. Over a window in which nothing was counted the ranking is
+        one zero row, named by the series' label; without a window, or where the events carry no measurement, it has no
+        rows.
         """
         if not len(series.values):
             is_zero = not len(series.batch) and series.window.length_ns > 0
             rows = [_row({spec.attribute or "target": series.label}, 0, 0)] if is_zero else []
         elif spec.attribute is None:
             total = compute_total(series.sums)
-            rows = [_row(dict(series.key) or {"target": series.label}, total, total)]
+            labels = find_labels(series.batch, series.key, series.labels)
+            rows = [_row(dict(series.key) or {"target": series.label}, total, total, labels)]
         else:
             rows = _rank(series, spec.attribute, spec.count or DEFAULT_ROWS)
         return {"lower_bound": series.lower_bound, "rows": rows}
@@ -50,7 +53,7 @@ class TopK:
         whole = sum(totals)
         for place, answer in enumerate(answers):
             kept = answer["rows"] if place in ranked else []
-            answer["rows"] = [_row(row["key"], row["value"], whole) for row in kept]
+            answer["rows"] = [_row(row["key"], row["value"], whole, row.get("labels")) for row in kept]
         return answers
 
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
@@ -79,7 +82,20 @@ def _rank(series: Series, attribute: str, rows: int) -> list[Answer]:
     total = compute_total(series.sums)
     first = _order(sums)[:rows]
     names = [UNKNOWN if labels[place] is None else labels[place] for place in first]
-    return [_row({attribute: name}, sums[place], total) for name, place in zip(names, first, strict=True)]
+    called = _find_called(series, attribute, codes, len(labels))
+    return [
+        _row({attribute: name}, sums[place], total, {attribute: called[place]} if place in called else {})
+        for name, place in zip(names, first, strict=True)
+    ]
+
+
+def _find_called(series: Series, attribute: str, codes: Array, count: int) -> dict[int, str]:
+    """Find what the value of each code is called, where the attribute has a label and an event says it."""
+    if attribute not in series.labels:
+        return {}
+    batch = series.batch if series.measured is None else series.batch.select(series.measured)
+    newest = find_newest(batch, series.labels[attribute], codes, count)
+    return {code: text for code, text in enumerate(newest) if text is not None}
 
 
 def _order(sums: Array) -> list[int]:
@@ -89,10 +105,10 @@ def _order(sums: Array) -> list[int]:
     return list(np.argsort(-sums.astype(np.float64), kind="stable").tolist())
 
 
-def _row(key: Mapping[str, Any], value: Any, total: float) -> Answer:
+def _row(key: Mapping[str, Any], value: Any, total: float, labels: Mapping[str, str] | None = None) -> Answer:
     number = to_plain_number(value)
     share = to_plain_number(number / total) if number is not None and total > 0 else None
-    return {"key": key, "value": number, "share": share}
+    return {"key": key, **({"labels": labels} if labels else {}), "value": number, "share": share}
 
 
 TOPK = TopK()

@@ -33,7 +33,7 @@ class NdjsonEncoder:
             for series in result.pop("series"):
                 for emit, answer in series["emits"].items():
                     line = {"type": "answer", "result": place, "source": result["request"]["source"]}
-                    line |= {"key": series["key"], "emit": emit, "answer": answer}
+                    line |= {"key": series["key"], "labels": series["labels"], "emit": emit, "answer": answer}
                     stream.write(render_json(line).encode() + b"\n")
             del result["raw"]
         stream.write(render_json({"type": "run", **plain}).encode() + b"\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 from omn_core.format.columns import render_column
 from omn_core.format.figures import NOTHING_MEASURED, mark_bound, render_key
+from omn_core.format.labels import render_labels
 from omn_core.format.scale import render_count, render_number
 from omn_core.model.style import TextStyle
 from omn_core.names import compute_width, pad
@@ -40,15 +41,16 @@ def render_ranking(answer: Mapping[str, Any], unit: str, style: TextStyle) -> li
     """Return a ranking: each row's key, value, share of the total and bar."""
     if not answer["rows"]:
         return [NOTHING_MEASURED]
-    names = list(dict.fromkeys(name for row in answer["rows"] for name in row["key"]))
+    keys = render_labels([(row["key"], row.get("labels", {})) for row in answer["rows"]])
+    names = list(dict.fromkeys(name for key in keys for name in key))
     room = max(style.width // (2 * max(len(names), 1)), 8)
     values = render_column([row["value"] for row in answer["rows"]], unit, style.scale)
     rows = [(*(render_key(name, room) for name in names), "value", "share", 0.0)]
-    for row, text in zip(answer["rows"], values, strict=True):
+    for row, key, text in zip(answer["rows"], keys, values, strict=True):
         value = mark_bound(text, bool(answer["lower_bound"]))
         share = row["share"]
         shown = "-" if share is None else f"{100 * share:.1f} %"
-        rows.append((*(render_key(row["key"].get(name), room) for name in names), value, shown, share or 0.0))
+        rows.append((*(render_key(key.get(name), room) for name in names), value, shown, share or 0.0))
     return _draw(rows, style, left=len(names))
 
 

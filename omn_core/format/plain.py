@@ -123,7 +123,10 @@ def _result(result: Result) -> dict[str, Any]:
         "fields": dict(result.fields),
         "stopped_because": result.stopped_because,
         "failure": result.failure,
-        "series": [{"key": dict(series.key), "emits": dict(series.emits)} for series in result.series],
+        "series": [
+            {"key": dict(series.key), "labels": dict(series.labels), "emits": dict(series.emits)}
+            for series in result.series
+        ],
         "repeat": None if result.repeat is None else _repeat(result.repeat),
         "row_stamp": result.row_stamp,
         "attached_ns": result.attached_ns,
@@ -134,7 +137,10 @@ def _result(result: Result) -> dict[str, Any]:
 
 def _repeat(repeat: Repeat) -> dict[str, Any]:
     plain = attrs.asdict(repeat)
-    return {**plain, "series": [{**series, "key": dict(series["key"])} for series in plain["series"]]}
+    plain["series"] = [
+        {**series, "key": dict(series["key"]), "labels": dict(series["labels"])} for series in plain["series"]
+    ]
+    return plain
 
 
 def _link(link: Link) -> dict[str, Any]:

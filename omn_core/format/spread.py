@@ -7,6 +7,7 @@ from typing import Any
 
 from omn_core.emit.spread import compute_spread
 from omn_core.format.figures import render_figures
+from omn_core.format.labels import render_labels
 from omn_core.format.scale import render_count, render_duration, render_number
 from omn_core.model.result import Document, Repeat, Result, SeriesSpread
 from omn_core.model.style import TextStyle
@@ -23,7 +24,9 @@ def render_spread(repeat: Repeat, result: Result, style: TextStyle) -> list[str]
     if not repeat.series:
         return [*lines, "no series: no event carried a key"]
     unit, keys = result.resolved.unit, result.resolved.keys
-    rows = [(one.key, _make_row(one, repeat.runs)) for one in sorted(repeat.series, key=_place)]
+    series = sorted(repeat.series, key=_place)
+    shown = render_labels([(one.key, one.labels) for one in series])
+    rows = [(key, _make_row(one, repeat.runs)) for key, one in zip(shown, series, strict=True)]
     lines += render_figures(rows, unit, style, keys, _ORDER)
     return lines if len(rows) > 1 else [*lines, "", *_list_values(repeat.series[0].values, unit, style)]
 

@@ -11,6 +11,7 @@ import attrs
 from omn_core.builtin import omn_emits
 from omn_core.errors import PLUGIN_FAULTS
 from omn_core.format.figures import is_flat, render_figures, render_key, say_more
+from omn_core.format.labels import render_labels
 from omn_core.format.order import Row, order_series
 from omn_core.format.page import Page, wrap
 from omn_core.model.resolved import ResolvedRequest
@@ -38,10 +39,12 @@ def add_numbers(page: Page, result: Result, rows: Mapping[str, EmitRow]) -> None
     """Add what every emit that was asked for answers, its series the greatest first."""
     if not result.series:
         page.add_block([_explain_nothing(result)])
+    keys = render_labels([(series.key, series.labels) for series in result.series])
+    shown = {tuple(series.key.items()): key for series, key in zip(result.series, keys, strict=True)}
     for spec in result.resolved.emits:
         asked = str(spec)
         answers = [(series.key, series.emits[asked]) for series in result.series if asked in series.emits]
-        answers = order_series(answers)
+        answers = [(shown[tuple(key.items())], answer) for key, answer in order_series(answers)]
         if len(result.resolved.emits) > 1 and answers:
             page.add_blank()
             page.add_block([asked])

@@ -152,7 +152,8 @@ class Entry:
 class Vocabulary:
     """The words every catalog shares, and what each means.
 
-    Units map to `UnitMeaning`; the rest map a word to its one-line meaning.
+    Units map to `UnitMeaning`, labels a key to the attribute that says what it is called; the rest map a word to its
+    one-line meaning.
     """
 
     keys: Mapping[str, str]
@@ -160,6 +161,7 @@ class Vocabulary:
     determinism: Mapping[str, str]
     regimes: Mapping[str, str]
     emits: Mapping[str, str]
+    labels: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen

@@ -52,7 +52,8 @@ class ResolvedRequest:
     the requirements of the chosen backend that could not be checked; `defaulted` what nobody asked for and the catalog
     left no choice about; `filter_fields` the fields that its filter names, and `filter_applied_by` who applies it,
     `kernel` or `userspace`, None without one; `scale` the vocabulary's word for how text scales the unit, None where it
-    has none. `target` is the cgroup of a container that was asked for; `bound` is where it was found, None for a target
+    has none; `labels` the attribute that says what a key is called, of the keys that divide the answer where none of
+    them is it. `target` is the cgroup of a container that was asked for; `bound` is where it was found, None for one
     that the run itself finds. `over_band` is the cost band that was asked where this machine serves the request only
     through a backend that declares more.
     """
@@ -76,6 +77,7 @@ class ResolvedRequest:
     filter_fields: tuple[str, ...] = ()
     filter_applied_by: str | None = None
     scale: str | None = None
+    labels: Mapping[str, str] = attrs.field(factory=dict)
     bound: BoundTarget | None = None
     over_band: str | None = None
 
@@ -97,12 +99,13 @@ class ResolvedRequest:
         return name in (*self.keys, *self.filter_fields) or any(emit.attribute == name for emit in self.emits)
 
     def shows(self, attribute: str) -> bool:
-        """Tell whether the answer can show an attribute: as a key, in the filter, by an emit or in raw rows.
+        """Tell whether the answer can show an attribute: as a key or its label, in the filter, by an emit, in raw rows.
 
         A collector asks it of an attribute that costs a reading of its own.
         """
         is_listed = any(emit.name == "raw" for emit in self.emits)
-        return is_listed or attribute == self.value or self.is_divided_by(attribute)
+        is_label = attribute in self.labels.values()
+        return is_listed or is_label or attribute == self.value or self.is_divided_by(attribute)
 
 
 @attrs.frozen

@@ -43,10 +43,14 @@ class FilterAccount:
 
 @attrs.frozen
 class SeriesResult:
-    """One series: the key that tells it from the others (empty when nothing divides them) and each emit's answer."""
+    """One series: the key that tells it from the others (empty when nothing divides them) and each emit's answer.
+
+    `labels` says what the key's parts are called, where the events said it: the newest word of each.
+    """
 
     key: Mapping[str, Any]
     emits: Mapping[str, Mapping[str, Any]]
+    labels: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -55,7 +59,7 @@ class SeriesSpread:
 
     `values` holds each run's figure in the runs' order, None where a run gave none; `runs` counts those that did.
     `deviation` is the sample's (n - 1), `relative_error` the standard error of the mean as a share of the mean; both
-    are None over a single run, and the share where the mean is zero.
+    are None over a single run, and the share where the mean is zero. `labels` is the last run's that has the series.
     """
 
     key: Mapping[str, Any]
@@ -66,6 +70,7 @@ class SeriesSpread:
     max: float | None
     relative_error: float | None
     values: tuple[float | None, ...]
+    labels: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen

@@ -117,7 +117,7 @@ def _make_resolved(
 ) -> ResolvedRequest:
     entry, backend = completed.entry, chosen.backend
     unit = entry.unit_of(backend, completed.value)
-    meaning = completed.units.get(unit)
+    meaning = completed.vocabulary.units.get(unit)
     links = tuple(attrs.evolve(one.link, state=LinkState.SELECTED) if one is chosen else one.link for one in judged)
     return ResolvedRequest(
         request=completed.request,
@@ -139,9 +139,19 @@ def _make_resolved(
         filter_fields=() if completed.filter is None else completed.filter.fields,
         filter_applied_by=_place_filter(completed.filter, backend),
         scale=None if meaning is None else meaning.scale,
+        labels=_choose_labels(completed, backend),
         bound=completed.bound,
         over_band=over_band,
     )
+
+
+def _choose_labels(completed: Completed, backend: Backend) -> dict[str, str]:
+    """Choose the attributes that say what the answer's keys are called, where the backend can carry them."""
+    entry, keys = completed.entry, completed.request.keys
+    divided = {*keys, *(emit.attribute for emit in completed.emits)}
+    carried = {*entry.attributes, *entry.keys_of(backend)} - {*keys}
+    labels = completed.vocabulary.labels.items()
+    return {key: attribute for key, attribute in labels if key in divided and attribute in carried}
 
 
 def _unseen(entry: Entry, backend: Backend) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,7 +12,7 @@ from omn_core.catalog.asked import check_emit, check_filter, check_keys, check_m
 from omn_core.catalog.known import read_known
 from omn_core.errors import NotCollected, RequestError
 from omn_core.filter import Filter, compile_filter
-from omn_core.model.catalog import Catalog, Entry, UnitMeaning
+from omn_core.model.catalog import Catalog, Entry, Vocabulary
 from omn_core.model.request import POLLED_MODES, EmitSpec, Request
 from omn_core.model.target import Target
 from omn_core.nearest import find_nearest
@@ -29,7 +29,7 @@ DEFAULT_INTERVAL_NS = 1_000_000_000
 class Completed:
     """A request that is valid on any machine. `defaulted` says what was picked where the catalog left one option.
 
-    `units` is the vocabulary's: which unit the answer has is its backend's to say. `bound` is where the target stands
+    Of the `vocabulary`, which unit the answer has is its backend's to say. `bound` is where the target stands
     on this machine, None before it was found and for a target that is no place.
     """
 
@@ -39,7 +39,7 @@ class Completed:
     emits: tuple[EmitSpec, ...]
     target: Target
     value: str
-    units: Mapping[str, UnitMeaning]
+    vocabulary: Vocabulary
     adds_up: bool
     interval_ns: int | None
     filter: Filter | None
@@ -121,7 +121,7 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
         emits=emits,
         target=target,
         value=value,
-        units=catalog.vocabulary.units,
+        vocabulary=catalog.vocabulary,
         adds_up=adds_up,
         interval_ns=_choose_interval(request, mode),
         filter=predicate,

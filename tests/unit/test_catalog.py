@@ -238,6 +238,20 @@ def test_a_family_adds_words_of_its_own_under_its_name(laboratory: Any, record_o
     assert "scale 'plane' is unknown; did you mean 'plain'?" in record_of(registry, "lab").reason
 
 
+@pytest.mark.spec("PLG-10")
+def test_a_family_labels_keys_of_its_own(laboratory: Any, record_of: Any, entry_text: Any) -> None:
+    """A label of a key that the family adds stands beside the shared ones; one of another key is refused."""
+    body = "\n".join("  " + line for line in entry_text({"keys": "[lab.layer, task]"}).splitlines())
+    own = "vocabulary:\n  keys: {lab.layer: 'a layer'}\n  labels: {lab.layer: comm}\n"
+    laboratory.install_lab(f"{own}sources:\n{body}\n")
+    _, catalog = laboratory.load()
+    assert catalog.vocabulary.labels["lab.layer"] == "comm"
+    assert catalog.vocabulary.labels["iface"] == "name"
+    laboratory.install_lab(f"{own.replace('labels: {lab.layer', 'labels: {cpu')}sources:\n{body}\n")
+    registry, _ = laboratory.load()
+    assert "a family labels keys of its own vocabulary, and 'cpu' is none" in record_of(registry, "lab").reason
+
+
 @pytest.mark.spec("CAT-5")
 def test_a_folder_stands_in_for_every_installed_catalog(laboratory: Any, tmp_path: Path, entry_text: Any) -> None:
     """Reading from a folder gives its entries alone; what is wrong with one raises with its place."""

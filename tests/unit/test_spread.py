@@ -63,7 +63,7 @@ def test_the_spread_is_the_statistics_of_the_sample(values: list[float]) -> None
 @pytest.mark.spec("RUN-12")
 def test_what_no_run_gave_is_not_known() -> None:
     """One run has no deviation; a run without the figure is left out and counted; no figure at all is no zero."""
-    assert attrs.astuple(compute_spread({}, [5])) == ({}, 1, 5.0, None, 5, 5, None, (5,))
+    assert attrs.astuple(compute_spread({}, [5])) == ({}, 1, 5.0, None, 5, 5, None, (5,), {})
     assert attrs.astuple(compute_spread({}, [None, 2, 4])) == (
         {},
         2,
@@ -73,8 +73,9 @@ def test_what_no_run_gave_is_not_known() -> None:
         4,
         pytest.approx(1 / 3),
         (None, 2, 4),
+        {},
     )
-    assert attrs.astuple(compute_spread({}, [None])) == ({}, 0, None, None, None, None, None, (None,))
+    assert attrs.astuple(compute_spread({}, [None])) == ({}, 0, None, None, None, None, None, (None,), {})
     assert compute_spread({}, [-1, 1]).relative_error is None
 
 

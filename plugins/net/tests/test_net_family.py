@@ -45,6 +45,7 @@ def test_an_interface_is_measured_beside_a_program_from_the_command_line(pair: P
     found = {series["key"]["dir"]: series["emits"]["count"]["value"] for series in ran.result["series"]}
     assert found == {"rx": 0, "tx": 20 * 100}
     assert {series["key"]["iface"] for series in ran.result["series"]} == {key}
+    assert [series["labels"] for series in ran.result["series"]] == [{"iface": "here0"}] * 2
     assert (ran.result["scope"], ran.result["backend"]) == ("interface", "nl:route:link")
     assert f"interfaces: {key} is here0" in ran.result["facts"]
     assert ran.result["losses"]["failed_reads"] == 0
