@@ -17,6 +17,7 @@ from omn_core.cli.app import Application, get_application
 from omn_core.cli.composed import say_band, say_composition, say_refused
 from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.offer import offer
+from omn_core.cli.once import OnceEach
 from omn_core.cli.options import FOLDER, build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
 from omn_core.cli.streams import complain, drop_stream
@@ -36,6 +37,7 @@ _DUMPS = ("dump_request", "dump_session", "dump_resolved")
 
 @click.command(
     "trace",
+    cls=OnceEach,
     epilog="""\b
 Examples:
   omn mem.rss --interval 100ms -- ./server

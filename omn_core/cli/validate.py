@@ -8,15 +8,17 @@ import click
 
 from omn_core.cli.app import get_application
 from omn_core.cli.composed import say_composition
+from omn_core.cli.once import OnceEach
 from omn_core.cli.options import build_session, request_options
 
 
 @click.command(
+    cls=OnceEach,
     epilog="""\b
 Examples:
   omn validate mem.rss -m poll -e summary --pid 4711
   omn validate -f session.yaml
-"""
+""",
 )
 @request_options
 @click.pass_context

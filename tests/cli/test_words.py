@@ -62,3 +62,28 @@ def test_every_commands_help_has_examples(omn: Any, registry: Registry) -> None:
         assert f"omn {' '.join(words)}".rstrip() in text.partition("Example")[2] or words == ("trace",)
         if len(words) == 1:
             assert omn("help", *words).stdout.decode().split("\n", 1)[1] == text.split("\n", 1)[1]
+
+
+@pytest.mark.spec("REQ-1")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("mem.rss", "--pid", "1", "--pid", "2"), "--pid was given twice --pid takes several, with a comma between"),
+        (("mem.rss", "--keys", "task", "--keys", "comm", "--", "true"), "--keys was given twice --keys takes several"),
+        (("cpu.util", "--cpu", "0", "--cpu=1", "-d", "1s"), "--cpu was given twice --cpu takes several"),
+        (("mem.rss", "-d", "1s", "--duration", "2s", "--", "true"), "--duration was given twice leave one of them"),
+        (("mem.rss", "--format", "json", "--format", "yaml", "--", "true"), "--format was given twice leave one"),
+        (("validate", "mem.rss", "--filter", "value > 1", "--filter", "value < 2"), "--filter was given twice"),
+    ],
+)
+def test_an_option_given_twice_is_refused(omn: Any, arguments: tuple[str, ...], sentence: str) -> None:
+    """The first would go unheard, and the answer would be one to another question."""
+    ran = omn(*arguments)
+    assert (ran.code, ran.stdout) == (2, b"")
+    assert sentence in " ".join(ran.stderr.split())
+
+
+def test_what_repeats_and_what_the_program_is_given_may_stand_twice(omn: Any) -> None:
+    """Emits are several by nature, and what stands after `--` is the program's own."""
+    asked = ("mem.rss", "-m", "poll", "-e", "summary", "-e", "hist", "--", "true", "--pid", "1", "--pid", "2")
+    assert omn("validate", *asked).code == 0
