@@ -243,7 +243,10 @@ def _concatenate_columns(batches: Sequence[Batch], group: Callable[[Batch], Mapp
 
 def _concatenate_one(parts: Sequence[tuple[Column | None, int]]) -> Column:
     columns = [column for column, _ in parts if column is not None]
-    names = columns[0].names
+    names = next((column.names for column in columns if column.names is not None), None)
+    if names is not None:
+        # A column of absent values alone does not know that it is one of texts, and its zeros are no codes.
+        parts = [(None if column is None or column.names is None else column, length) for column, length in parts]
     filler = np.int64(ABSENT if names is not None else 0)
     values = [np.full(length, filler) if column is None else column.values for column, length in parts]
     if names is not None:
