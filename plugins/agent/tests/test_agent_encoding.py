@@ -270,14 +270,14 @@ def test_without_content_nothing_that_was_written_is_in_the_file() -> None:
         prompts=[Prompt(1_500, 2_000, text="PROMPTWORD")],
         tools=[
             Tool("read", "t", 2_000, 3_000, args={"KEYWORD": "VALUEWORD"}, has_args=True, result_bytes=70,
-                 preflight_ns=1_900, script=Script("python", "SOURCEWORD")),
+                 preflight_ns=1_900, script=Script("python", "SOURCEWORD"), intent="INTENTWORD"),
         ],
         responses=[Response(1_600, 1_900, usage=Usage(10, 2))],
     )  # fmt: skip
     stream = io.BytesIO()
     write_recording(stream, Recording(Harness.CLAUDE, [capture]))
     content = stream.getvalue()
-    assert not any(word in content for word in (b"PROMPTWORD", b"KEYWORD", b"VALUEWORD", b"SOURCEWORD"))
+    assert not any(word in content for word in (b"PROMPTWORD", b"KEYWORD", b"VALUEWORD", b"SOURCEWORD", b"INTENTWORD"))
     trace = read_trace(content)
     assert trace.one("prompt").args == {"length": 10}
     read = trace.one("read").args

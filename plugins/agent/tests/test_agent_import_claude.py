@@ -201,6 +201,16 @@ def test_children_are_captures_of_their_own_linked_to_their_launch(tmp_path: Pat
     assert [row.args["parent_session"] for row in children] == ["parent", "parent"]
 
 
+def test_a_childs_file_beside_its_sessions_comes_with_it(tmp_path: Path) -> None:
+    """Older versions kept every child of a folder there: only those of the session that was named are read."""
+    write_lines(tmp_path / "parent.jsonl", [ClaudeLines("parent").answer(1, "m1", (1, 1))])
+    for agent, owner in (("a1", "parent"), ("a2", "stranger")):
+        child = ClaudeLines(owner, prefix=agent, isSidechain=True, agentId=agent)
+        write_lines(tmp_path / f"agent-{agent}.jsonl", [child.answer(2, f"m-{agent}", (50, 5))])
+    captures = read(tmp_path / "parent.jsonl").captures
+    assert [(row.session_id, row.parent_session) for row in captures] == [("parent", None), ("agent-a1", "parent")]
+
+
 def test_an_inline_side_chain_is_found_by_its_prompt(tmp_path: Path) -> None:
     """Older files hold a child's lines among the parent's, without its id."""
     main, side = ClaudeLines("parent"), ClaudeLines("parent", prefix="s", isSidechain=True)

@@ -141,7 +141,7 @@ def _make_tool(canvas: Canvas, tool: Tool, scripts: set[str], linked: set[str]) 
         "name": tool.name,
         "call_id": tool.call_id,
         "parent_call_id": tool.parent_call_id,
-        "intent": tool.intent,
+        "intent": tool.intent if capture.has_content else None,
         "timing": tool.timing,
     }
     if tool.has_args and capture.has_content:

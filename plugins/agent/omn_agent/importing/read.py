@@ -8,7 +8,7 @@ from pathlib import Path
 from omn_export.perfetto.tracks import Clock, ClockSnapshot
 
 from omn_agent.harness import Harness
-from omn_agent.importing.lines import Account
+from omn_agent.importing.lines import Account, iter_records
 from omn_agent.recording import Recording
 from omn_core.api import RequestError
 
@@ -28,6 +28,8 @@ def find_files(harness: Harness, place: Path) -> list[Path]:
     elif place.is_file():
         children = place.parent / "subagent" if harness is Harness.MUSE else place.with_suffix("") / "subagents"
         found = [place, *sorted(path for path in children.rglob("*.jsonl") if path.is_file())]
+        if harness is Harness.CLAUDE and not place.stem.startswith("agent-"):
+            found += [path for path in sorted(place.parent.glob("agent-*.jsonl")) if _is_child(path, place.stem)]
     else:
         raise RequestError(f"{str(place)!r} is not there", "name a session's file or a folder that holds some")
     if harness is Harness.MUSE and place.is_dir():
@@ -35,6 +37,12 @@ def find_files(harness: Harness, place: Path) -> list[Path]:
     if not found:
         raise RequestError(f"no session's file is below {str(place)!r}", f"{harness.value} writes them as .jsonl")
     return found
+
+
+def _is_child(path: Path, session: str) -> bool:
+    """Return whether a file beside a session's is a child's of it: older versions kept all of a folder's there."""
+    first = next(iter_records(path, Account()), {})
+    return first.get("sessionId") == session
 
 
 def read_recording(harness: Harness, place: Path, has_content: bool) -> tuple[Recording, Account]:
