@@ -234,6 +234,52 @@ def test_a_program_in_another_mount_namespace_is_read_through_its_own_root(reach
         assert late.notes == (f"no names for {path}: another file stands at its path now",)
 
 
+@pytest.mark.spec("STK-5")
+def test_another_file_of_the_same_number_on_another_file_system_is_not_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    """Fresh file systems number their files alike: the device tells them apart once the process is gone."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("only root can mount in a namespace of its own")
+    path = build(tmp_path)
+    place = tmp_path / "place"
+    place.mkdir()
+    script = 'mount -t tmpfs tmpfs "$1" && cp "$2" "$1/teller" && exec "$1/teller"'
+    with telling("unshare", "-m", "sh", "-c", script, "sh", str(place), str(path)) as teller:
+        assert name(Symboliser(AddressSpaces()), teller.pid, teller.places["hidden"])[0].name == "hidden"
+        mappings = parse_mappings(Path(f"/proc/{teller.pid}/maps").read_bytes())
+        spaces = AddressSpaces()
+        spaces.note_running(teller.pid, mappings, 0)
+        # Mounted while the other still is: a device's number is given again once nothing has it.
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
+        try:
+            other = place / "teller"
+            shutil.copy(path, other)
+            assert next(one for one in mappings if one.path == str(other)).inode == other.stat().st_ino
+            teller.end()
+            late = Symboliser(spaces)
+            assert name(late, teller.pid, teller.places["hidden"])[0].name is None
+            assert late.notes == (f"no names for {other}: another file stands at its path now",)
+        finally:
+            subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.spec("STK-5")
+def test_a_program_on_an_overlay_is_named(reaches: bool, tmp_path: Path) -> None:
+    """Images of containers are: the number that stat gives its device is not the one that it is mapped under."""
+    if os.geteuid() != 0 or "overlay" not in Path("/proc/filesystems").read_text():
+        pytest.skip("only root can mount an overlay, where the kernel has it")
+    path = build(tmp_path)
+    script = """
+    cd "$1" && mount -t tmpfs tmpfs space && cd space && mkdir lower upper work merged && cp "$2" lower/teller &&
+    mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && exec "$1/space/merged/teller"
+    """
+    (tmp_path / "space").mkdir()
+    with telling("unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), str(path)) as teller:
+        (found,) = name(Symboliser(AddressSpaces()), teller.pid, teller.places["hidden"])
+    assert (found.name, found.path) == ("hidden", f"{tmp_path}/space/merged/teller")
+
+
 @pytest.mark.spec("STK-7")
 def test_an_address_in_nothing_known_has_the_maps_read_again_so_often_and_no_more(tmp_path: Path) -> None:
     """A library that was loaded since is found; an address in nothing is unknown, and costs no more readings."""
