@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -125,7 +125,6 @@ def _iter_stacks(series: StackSeries, tracks: _Tracks) -> Iterator[Event]:
     heading = " ".join(filter(None, ("stacks by weight, not by time", f"({unit})", series.label)))
     tid, named = tracks.find(heading)
     yield from named
-    where = {"cat": series.source, "pid": tracks.pid, "tid": tid}
     # A time keeps its length; of any other unit one is drawn as a microsecond.
     scale = 1 if unit == "ns" else NANOSECONDS
     opened = series.result.window.opened_ns
@@ -134,24 +133,13 @@ def _iter_stacks(series: StackSeries, tracks: _Tracks) -> Iterator[Event]:
     while waiting:
         node, start, is_beginning = waiting.pop()
         at = start if is_beginning else start + node.weight
-        event = {
-            "ph": "B" if is_beginning else "E",
-            "name": node.frame.label,
-            "ts": (opened + at * scale) / NANOSECONDS,
-        }
+        # Without arguments: speedscope makes them a part of the name, and then no two slices are of one function.
+        head = {"ph": "B" if is_beginning else "E", "name": node.frame.label, "cat": node.frame.object or series.source}
+        yield {**head, "ts": (opened + at * scale) / NANOSECONDS, "pid": tracks.pid, "tid": tid}
         if not is_beginning:
-            yield {**event, **where}
             continue
-        yield {**event, **where, "args": _describe(node, unit)}
         waiting.append((node, start, False))
         end = start + sum(child.weight for child in node.children.values())
         for child in sorted(node.children.values(), key=lambda one: one.weight):
             end -= child.weight
             waiting.append((child, end, True))
-
-
-def _describe(node: Node, unit: str) -> Mapping[str, Any]:
-    frame = node.frame
-    facts: Event = {escape_bytes(unit): node.weight, "own": node.own, "events": node.count}
-    facts |= {"object": frame.object, "named_by": frame.named_by}
-    return {name: fact for name, fact in facts.items() if fact is not None}

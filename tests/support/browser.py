@@ -41,12 +41,13 @@ class Page:
         for domain in ("Page", "Runtime", "Network", "Log"):
             self._call(f"{domain}.enable")
 
-    def open(self, path: Path) -> None:
-        """Open a file and return when it has loaded."""
-        self._call("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
-            self._read()
-        self._events.clear()
+    def open(self, path: Path, fragment: str = "") -> None:
+        """Open a file, at a fragment of it, and return when it has loaded. A page of before is gone in any case."""
+        for address in ("about:blank", path.as_uri() + fragment):
+            self._events.clear()
+            self._call("Page.navigate", url=address)
+            while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+                self._read()
 
     def evaluate(self, script: str) -> Any:
         """Return the value of an expression in the page."""
@@ -93,6 +94,8 @@ class Page:
             self.requested.append(message["params"]["request"]["url"])
         elif message.get("method") == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(message["params"]))
+        elif message.get("method") == "Runtime.consoleAPICalled" and message["params"]["type"] in ("error", "assert"):
+            self.errors.append(json.dumps(message["params"]["args"]))
         elif message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
             self.errors.append(message["params"]["entry"]["text"])
         if "method" in message:

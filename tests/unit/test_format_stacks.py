@@ -173,7 +173,7 @@ def read_chrome(document: Document) -> tuple[dict[str, Any], list[dict[str, Any]
     """Return a written trace and its events, each held to the fields that its phase must have."""
     whole = json.loads(write(CHROME, document))
     assert set(whole) == {"traceEvents", "displayTimeUnit", "stackFrames", "otherData"}
-    needed = {"M": {"args"}, "C": {"ts", "args"}, "i": {"ts", "s", "args"}, "B": {"ts", "args"}, "E": {"ts"}}
+    needed = {"M": {"args"}, "C": {"ts", "args"}, "i": {"ts", "s", "args"}, "B": {"ts", "cat"}, "E": {"ts", "cat"}}
     for event in whole["traceEvents"]:
         assert {"ph", "name", "pid", "tid"} | needed[event["ph"]] <= set(event)
         assert isinstance(event["name"], str)
@@ -214,6 +214,7 @@ def test_chrome_draws_stacks_as_wide_as_they_weigh() -> None:
     expected: Counter[tuple[str, ...]] = Counter()
     for row in document.results[0].series[0].emits["stack"]["rows"]:
         expected[tuple(escape_bytes(label) for label in reversed(row["frames"]))] += row["weight"]
+    assert not any("args" in event for event in events if event["ph"] in "BE"), "speedscope takes them for the name"
     found = read_towers(events)
     assert +found == expected
     assert (*["main"], "x" * 65_536) in found
