@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import struct
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import compiled
 import numpy as np
+import omn_kernel
 import pytest
 from compiled import compile_c, run_tool
 from hypothesis import given, settings
@@ -423,3 +426,32 @@ def test_damaged_tables_and_any_stack_end_in_a_reason(libc_frames: tuple[bytes, 
     chains = walker.walk(rows, stacks, offsets, deepest=64)
     assert len(chains.addresses) <= 64 * len(rows)
     assert set(chains.reasons.tolist()) <= {int(one) for one in Ended}
+
+
+@pytest.mark.spec("SEC-4")
+def test_damaged_tables_touch_no_byte_that_is_not_theirs(tmp_path: Path) -> None:
+    """The native code, built with the address and undefined-behaviour sanitizers, over ten thousand walks."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed here")
+    native = Path(omn_kernel.__file__).parent / "native"
+    harness = Path(compiled.__file__).parent / "unwind_harness.c"
+    with File(find_libc()) as file:
+        table = read_frame_table(read_image(file))
+    assert table is not None
+    flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{native}"]
+    command = ["gcc", *flags, "-o", str(tmp_path / "harness"), str(harness), *map(str, native.glob("unwind*.c"))]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode:
+        assert "cannot find" in built.stderr, built.stderr
+        pytest.skip("the sanitizers' libraries are not installed here")
+    (tmp_path / "table").write_bytes(table.content)
+    done = subprocess.run(
+        [str(tmp_path / "harness"), str(tmp_path / "table"), f"{table.address:x}", "500"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ended = [int(one) for one in done.stdout.split()]
+    assert sum(ended) > 1000
+    assert all(ended[one] for one in (Ended.STACK_END, Ended.NO_TABLE, Ended.BAD_TABLE))
