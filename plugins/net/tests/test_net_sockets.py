@@ -21,6 +21,7 @@ from omn_kernel.ethtool import read_driver_counters
 from omn_kernel.procfs.interrupts import parse_counts, parse_interrupts
 from omn_kernel.procfs.net import parse_softnet
 from omn_kernel.sysfs import parse_number_list
+from omn_net.udp import Whole, parse_full_queues
 
 from omn_core.api import BoundTarget, MachineRefused, Target, TargetGone
 from omn_core.model.catalog import Catalog
@@ -129,6 +130,51 @@ def test_a_full_socket_says_what_it_dropped(make_network: Callable[[], Network],
         again = drain(full)
     assert 0 < taken < 200
     assert result["series"][0]["emits"]["count"]["value"] == 200 - again
+    assert (result["losses"]["failed_reads"], result["fields"]["missing_drops"]) == (0, 0)
+
+
+@pytest.mark.spec("NET-1")
+def test_a_socket_that_no_reading_ever_saw_is_known_to_have_dropped(
+    make_network: Callable[[], Network], inside: Inside, tmp_path: Path
+) -> None:
+    """It came, had no room, and was closed between two readings: no zero, but a lower bound, and by how much."""
+    network = make_network()
+    program = (sys.executable, "-c", OVERFLOW, str(tmp_path / "taken"))
+    result = inside(network, "net.udp", *COUNT, "--", *program)
+    taken = json.loads((tmp_path / "taken").read_text())
+    assert result["series"][0]["emits"]["count"]["lower_bound"]
+    assert result["fields"]["missing_drops"] == 200 - taken
+    assert result["losses"]["failed_reads"] == 1
+    assert "sockets came and went between two readings" in result["losses"]["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("readings", "missing", "found"),
+    [
+        ([(10, 0), (10, 0)], 0, []),
+        ([(15, 5), (15, 0)], 0, []),
+        ([(15, 2), (18, 3)], 3, [0]),
+        ([(15, 2), (19, 1)], 6, [0, 1]),
+        ([(15, 9), (30, 9)], 2, [1]),
+        ([(4, 0)], 0, []),
+    ],
+)
+def test_what_is_missing_is_what_the_machine_counted_beyond_the_rows(
+    readings: list[tuple[int, int]], missing: int, found: list[int]
+) -> None:
+    """Rows may hold more, of the moments between both readings; a counter that stepped back proves nothing."""
+    whole = Whole(10)
+    grew = [whole.advance(counted, in_rows) for counted, in_rows in readings]
+    assert whole.missing == missing
+    assert [place for place, one in enumerate(grew) if one] == found
+
+
+def test_datagrams_without_room_are_those_of_both_protocols() -> None:
+    """Of IPv4 and of IPv6; a kernel without one, or without the newer counter, has less to say."""
+    pairs = b"Udp: InErrors RcvbufErrors MemErrors\nUdp: 9 4 2\nUdpLite: RcvbufErrors\nUdpLite: 50\n"
+    six = b"Udp6InErrors\t5\nUdp6RcvbufErrors\t3\nUdpLite6RcvbufErrors\t70\n"
+    assert parse_full_queues(pairs, six) == 9
+    assert parse_full_queues(b"Udp: RcvbufErrors\nUdp: 4\n", b"") == 4
 
 
 def drain(one: socket.socket) -> int:
