@@ -58,9 +58,13 @@ class CgroupTransfers(CgroupCollector, ABC):
         ]
         if moved:
             return self.account.make_rows(moved, by_direction=self._by_direction)
-        if since_ns is None or self._is_divided or self._by_direction or not (lines or self.silence_is_zero):
+        if since_ns is None:
             return Rows()
-        return Rows.of_one({self.account.value: 0}, self.keys)
+        if lines or self.silence_is_zero:
+            is_divided = self._is_divided or self._by_direction
+            return Rows() if is_divided else Rows.of_one({self.account.value: 0}, self.keys)
+        # No row at all would be a measured nothing: this one says that it was read, and that there is no figure.
+        return Rows() if {"dev", "dir"} & {*self.resolved.keys} else Rows(self.keys, {self.account.value: [None]})
 
     def _find(self, number: str) -> BlockDevice | None:
         """Find what sysfs says of a device, once; None for one that is not there."""
