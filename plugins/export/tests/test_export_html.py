@@ -183,6 +183,13 @@ def test_boxes_are_as_wide_as_they_weigh(graph: FlameGraph) -> None:
     assert "3 events dropped" in graph.read("reservations")
 
 
+def test_narrow_boxes_are_no_wider_than_they_weigh(graph: FlameGraph) -> None:
+    """What weighs a thousandth is drawn as wide as that, and nothing past the last box."""
+    graph.show(make_document(make_stack_result({None: [make_row(["most"], 999), make_row(["least"], 1)]})))
+    assert graph.read_boxes() == {"all": (0, 100.0), "most": (1, 99.9), "least": (1, 0.1)}
+    assert graph.page.evaluate("document.getElementById('view').scrollWidth <= innerWidth")
+
+
 def test_a_click_zooms_and_escape_shows_the_whole(graph: FlameGraph) -> None:
     """A clicked box and its callers take the whole width, its neighbours go, and Escape brings them back."""
     graph.show(make_shares())

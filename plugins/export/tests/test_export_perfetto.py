@@ -6,7 +6,6 @@ import io
 from collections import Counter
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 from omn_export.as_perfetto import PERFETTO
@@ -106,7 +105,7 @@ def test_series_and_requests_are_tracks() -> None:
 
 def test_what_happened_stands_at_its_time() -> None:
     """A timeline is a counter in its unit, a raw event an instant with its fields, an answer one at the close."""
-    batch = make_batch([5, 6, None], keys={"task": [1, 1, 2]}, comm=NASTY_LABELS[1:4], weight=[2, 2, 2])
+    batch = make_batch([5, 6, None], keys={"task": [1, 1, 2]}, comm=NASTY_LABELS[1:4], weight=[2, 2, 0])
     trace = Trace(make_document(make_result(batch, ["timeline", "raw", "summary"], mode="trace")))
     opened = WINDOW.opened_ns
     counted = [packet for packet in trace.events if packet.track_event.type == protos.TrackEvent.TYPE_COUNTER]
@@ -124,6 +123,7 @@ def test_what_happened_stands_at_its_time() -> None:
         "attrs": {"value": 5, "comm": NASTY_LABELS[1]},
     }
     assert trace.annotate(raw[2])["attrs"] == {"comm": escape_bytes(NASTY_LABELS[3])}
+    assert trace.annotate(raw[2])["weight"] == 0
     (summary,) = trace.list_named("summary")
     assert summary.timestamp == WINDOW.closed_ns
     assert (trace.annotate(summary)["count"], trace.annotate(summary)["total"]) == (4, 22)
@@ -139,8 +139,7 @@ def test_the_clock_is_the_traces_own() -> None:
 def test_a_counter_past_64_bits_is_a_double() -> None:
     """A number that Perfetto's integers cannot hold is not cut."""
     batch = Batch(np.array([WINDOW.opened_ns]), attributes={"value": Column(np.array([1 << 63], np.uint64))})
-    result = make_result(batch, ["timeline"])
-    (packet,) = Trace(make_document(attrs.evolve(result))).events
+    (packet,) = Trace(make_document(make_result(batch, ["timeline"]))).events
     assert packet.track_event.double_counter_value == float(1 << 63)
 
 

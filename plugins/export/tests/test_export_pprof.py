@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given
+from hypothesis import strategies as st
 from omn_export.as_pprof import PPROF
 from shapes import WINDOW, make_document
 from stack_runs import NASTY_LABELS, make_nasty_stacks, make_row, make_stack_result, make_tree
@@ -144,6 +146,18 @@ def test_a_numeric_key_is_a_number() -> None:
     profile = read(write(make_document(make_stack_result({-3: [make_row(["f"], 1)]}))))
     ((label,),) = [sample.label for sample in profile.sample]
     assert (profile.string_table[label.key], label.num, label.str) == ("task", -3, 0)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=12), st.integers(-(2**70), 2**70)), min_size=1, max_size=8))
+def test_any_name_and_weight_comes_back(pairs: list[tuple[bytes, int]]) -> None:
+    """Bytes of any kind are a name, and a weight past 64 bits is the greatest that the format can hold."""
+    rows = [make_row([name.decode("utf-8", "surrogateescape"), "main"], weight) for name, weight in pairs]
+    profile = read(write(make_document(make_stack_result({None: rows}))))
+    expected: Counter[Stack] = Counter()
+    for row in rows:
+        stack = (("main", "/usr/bin/prog"), (escape_bytes(row["frames"][0]), "/usr/bin/prog"))
+        expected[stack] += min(max(row["weight"], -(2**63)), 2**63 - 1)
+    assert read_stacks(profile, 1) == expected
 
 
 def test_one_run_is_one_file() -> None:
