@@ -133,7 +133,9 @@ def _add_stacks(tracks: _Tracks, series: StackSeries) -> None:
 def _add_raw(tracks: _Tracks) -> None:
     for rows in iter_rows(tracks.result):
         for row in rows:
-            said = {name: row[name] for name in ("key", "weight", "ts_err_ns", "backend") if name in row}
+            said: dict[str, Any] = {
+                name: row[name] for name in ("key", "weight", "ts_err_ns", "backend") if name in row
+            }
             tracks.sequence.instant(
                 tracks.find_series(render_series(row["key"])),
                 row["ts_ns"],
