@@ -265,6 +265,61 @@ def test_another_file_of_the_same_number_on_another_file_system_is_not_taken_for
 
 
 @pytest.mark.spec("STK-5")
+def test_a_program_that_was_followed_is_named_after_it_ended_and_its_file_was_deleted(tmp_path: Path) -> None:
+    """Its files are held from the first tick after they were mapped, and let go at the close."""
+    path = build(tmp_path)
+    library = compile_c(tmp_path, "library.so", LIBRARY, "-shared", "-fPIC")
+    before = len(os.listdir("/proc/self/fd"))
+    with telling(str(path)) as teller:
+        spaces = AddressSpaces()
+        symboliser = Symboliser(spaces)
+        symboliser.follow(teller.pid, now())
+        teller.load(library)
+        mapped = parse_mappings(Path(f"/proc/{teller.pid}/maps").read_bytes())
+        (one,) = (one for one in mapped if one.path == str(library))
+        spaces.note_mapping(
+            teller.pid, one.start, one.end, one.offset, one.path, one.inode, None, now(), device=one.device
+        )
+        symboliser.read_growth()
+        path.unlink()
+        library.unlink()
+        teller.end()
+    found = name(symboliser, teller.pid, teller.places["hidden"], teller.places["loaded"])
+    assert [one.name for one in found] == ["hidden", "loaded"]
+    symboliser.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.spec("STK-5")
+def test_files_that_nobody_closed_are_let_go_with_their_symboliser(tmp_path: Path) -> None:
+    """A run that fails half-way leaves no descriptor behind."""
+    with telling(str(build(tmp_path))) as teller:
+        before = len(os.listdir("/proc/self/fd"))
+        symboliser = Symboliser(AddressSpaces())
+        symboliser.follow(teller.pid, now())
+        assert len(os.listdir("/proc/self/fd")) > before
+        del symboliser
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.spec("STK-5")
+def test_no_more_files_are_held_than_a_share_of_what_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The rest of a run needs files too: what is past the share is opened when it is asked for."""
+    monkeypatch.setattr("omn_kernel.symbols.namers._MOST_HELD", 1)
+    path = build(tmp_path)
+    with telling(str(path)) as teller:
+        before = len(os.listdir("/proc/self/fd"))
+        symboliser = Symboliser(AddressSpaces())
+        symboliser.follow(teller.pid, now())
+        assert len(os.listdir("/proc/self/fd")) == before + 1
+        found = name(symboliser, teller.pid, teller.places["hidden"], teller.places["getenv"])
+        assert [one.name for one in found] == ["hidden", "getenv"]
+        symboliser.close()
+
+
+@pytest.mark.spec("STK-5")
 def test_a_program_on_an_overlay_is_named(reaches: bool, tmp_path: Path) -> None:
     """Images of containers are: the number that stat gives its device is not the one that it is mapped under."""
     if os.geteuid() != 0 or "overlay" not in Path("/proc/filesystems").read_text():

@@ -49,6 +49,8 @@ class File:
     Raises OSError where it cannot be opened and ElfError where it is no regular file.
     """
 
+    _descriptor = -1
+
     def __init__(self, path: str) -> None:
         # A path that another program named may be a fifo: nothing here waits for its writer.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -79,6 +81,10 @@ class File:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __del__(self) -> None:
+        # A run that fails half-way closes nothing, and its descriptors are not Python's to close.
+        self.close()
 
     def __enter__(self) -> File:
         return self

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+
 import attrs
 import numpy as np
 
 from omn_kernel.elf.source import ElfError
 from omn_kernel.polled import place
-from omn_kernel.symbols.files import NotFound, open_mapped
+from omn_kernel.symbols.files import NotFound, Opened, open_mapped
 from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
 from omn_kernel.symbols.index import Addresses
 from omn_kernel.symbols.kernel import read_kernel_symbols
@@ -16,6 +19,10 @@ from omn_kernel.symbols.naming import Namer
 from omn_kernel.symbols.objects import ObjectSymbols, read_object
 from omn_kernel.symbols.vdso import NAME as VDSO
 from omn_kernel.symbols.vdso import copy_vdso
+
+# What a run may hold open of the files that its processes map, beside everything else that it opens.
+_SHARE_OF_FILES = 8
+_MOST_HELD = 256
 
 
 @attrs.frozen(eq=False)
@@ -41,6 +48,8 @@ class Namers:
         self.notes: dict[str, None] = {}
         self._sysroot = sysroot
         self._made: dict[tuple[object, ...], MappedNamer] = {}
+        self._held: dict[tuple[object, ...], Opened] = {}
+        self._most_held = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_FILES, _MOST_HELD)
         self._kernel: Namer | None = None
 
     def get_kernel(self) -> Namer:
@@ -56,11 +65,25 @@ class Namers:
             self._kernel = Namer(functions, Symbol(None, KERNEL, 0, is_kernel=True), is_file=False)
         return self._kernel
 
+    def hold(self, mapping: Mapping, pid: int) -> None:
+        """Open the file that a process maps now, unread: it may be deleted or replaced before it is asked for.
+
+        So many are held and no more; one past them is opened when it is asked for, if it is still there.
+        """
+        key = _make_key(mapping)
+        if not mapping.is_file or key in self._made or key in self._held or len(self._held) >= self._most_held:
+            return
+        with contextlib.suppress(NotFound):
+            self._held[key] = open_mapped(self._sysroot, mapping, pid)
+
+    def close(self) -> None:
+        """Let go of the files that are held open."""
+        while self._held:
+            self._held.popitem()[1].file.close()
+
     def get(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
         """Return the namer of what a process has mapped. `is_living` says that it still has that memory."""
-        key: tuple[object, ...] = (mapping.file_path, mapping.device, mapping.inode, mapping.build_id)
-        if mapping.path == VDSO:
-            key = (VDSO, mapping.end > 1 << 32)
+        key = _make_key(mapping)
         found = self._made.get(key) or self._made.get((key, pid))
         if found is None:
             try:
@@ -79,12 +102,21 @@ class Namers:
         if not mapping.is_file:
             return MappedNamer(_make_nameless(mapping))
         path = mapping.file_path
-        opened = open_mapped(self._sysroot, mapping, pid if is_living else None)
+        opened = self._held.pop(_make_key(mapping), None)
+        if opened is None:
+            opened = open_mapped(self._sysroot, mapping, pid if is_living else None)
         with opened.file as file:
             known = read_object(file, path, tuple(dict.fromkeys((opened.root, place(self._sysroot, "").rstrip("/")))))
         for clause in known.damage:
             self.notes[f"some names of {path} are missing: {clause}"] = None
         return MappedNamer(Namer(known.index, Symbol(None, path, 0, build_id=known.build_id), is_file=True), known)
+
+
+def _make_key(mapping: Mapping) -> tuple[object, ...]:
+    """Make what tells an object from every other."""
+    if mapping.path == VDSO:
+        return VDSO, mapping.end > 1 << 32
+    return mapping.file_path, mapping.device, mapping.inode, mapping.build_id
 
 
 def _make_nameless(mapping: Mapping) -> Namer:

@@ -127,6 +127,10 @@ class PerfMap:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def __del__(self) -> None:
+        # A run that fails half-way closes nothing, and its descriptors are not Python's to close.
+        self.close()
+
 
 def _find_fault(status: os.stat_result, identity: Identity) -> str | None:
     """Find why a map is not the process's own, None where it is."""

@@ -69,6 +69,7 @@ class AddressSpaces:
 
     def __init__(self) -> None:
         self._spaces: dict[int, list[Space]] = {}
+        self._fresh: list[tuple[int, Mapping]] = []
 
     def note_mapping(
         self,
@@ -86,6 +87,7 @@ class AddressSpaces:
         """Note that a process mapped executable memory. A record carries a file's inode or its build id."""
         mapping = Mapping(start, end, offset, path, inode, build_id, device)
         self._get_space(pid, ts_ns).put(mapping, ts_ns)
+        self._fresh.append((pid, mapping))
 
     def note_exec(self, pid: int, ts_ns: int) -> None:
         """Note that a process executes another program: nothing that it mapped before is there."""
@@ -101,6 +103,12 @@ class AddressSpaces:
     def note_running(self, pid: int, mappings: tuple[Mapping, ...], ts_ns: int) -> None:
         """Note what a process that runs has mapped, as /proc/<pid>/maps tells it: mapped who knows when."""
         self._get_space(pid, ts_ns).put_before(mappings)
+        self._fresh += [(pid, mapping) for mapping in mappings]
+
+    def take_fresh(self) -> list[tuple[int, Mapping]]:
+        """Return what was mapped, and by whom, since this was last asked."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
 
     def find_space(self, pid: int, ts_ns: int) -> Space | None:
         """Find the space that a process had at a time; its first one where the time is before it."""

@@ -55,9 +55,15 @@ class Symboliser:
         if identity is not None:
             self._identities[pid] = identity
             self.spaces.note_running(pid, self._read_mappings(pid), ts_ns)
+        self._hold_files()
 
     def read_growth(self) -> None:
-        """Read what the runtimes of followed processes have written of their code since: at ticks, and at the end."""
+        """Read what the runtimes of followed processes have written of their code since: at ticks, and at the end.
+
+        The files that were mapped since are opened and held, so that one that is deleted, or gone with its container,
+        is named all the same.
+        """
+        self._hold_files()
         for pid in self._identities:
             for space in self.spaces.get_spaces(pid)[-1:]:
                 if any(mapping.is_anonymous for mapping in space.mappings):
@@ -159,8 +165,13 @@ class Symboliser:
         own = find_root(self._sysroot, identity.pid) + find_map(identity.inner_pid)
         return own, place(self._sysroot, find_map(identity.pid))
 
+    def _hold_files(self) -> None:
+        for pid, mapping in self.spaces.take_fresh():
+            self._namers.hold(mapping, pid)
+
     def close(self) -> None:
-        """Let go of the maps that are held open."""
+        """Let go of the files and maps that are held open."""
+        self._namers.close()
         for perf_map, _ in self._maps.values():
             perf_map.close()
 
