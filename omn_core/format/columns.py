@@ -30,7 +30,9 @@ def render_column(values: Sequence[float | None], unit: str, scale: str | None =
     place = _find_place(max(known) * steps.factor, steps)
     divisor = steps.size**place / steps.factor
     sizes = [float(size / divisor) for size in known]
-    is_too_wide = min((size for size in sizes if size), default=1.0) < _LEAST_SHOWN and not steps.is_share
+    # By the figure, and not by its size in the unit, which underflows to zero where the figure is next to nothing.
+    least = min((size for size, figure in zip(sizes, known, strict=True) if figure), default=1.0)
+    is_too_wide = least < _LEAST_SHOWN and not steps.is_share
     if is_too_wide or max(sizes) >= _TOO_LONG:
         return _align([render_number(value, unit, scale) for value in values])
     decimals = _find_decimals(sizes, is_share=steps.is_share)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from omn_core.format.columns import render_column
@@ -48,6 +48,7 @@ def test_a_column_shares_unit_and_decimals(values: list[Any], unit: str, texts: 
     st.lists(st.one_of(st.none(), st.integers(0, 1 << 62), st.floats(0, 1e15)), max_size=8),
     st.sampled_from(["bytes", "ns", "ratio", "percent", "count", "count/s", "load", "pages"]),
 )
+@example([1024, 5e-324], "bytes")
 def test_no_figure_reads_as_zero_that_is_none(values: list[Any], unit: str) -> None:
     """A zero is a measurement and an unknown is not: neither is spelled as the other, nor is anything small as zero."""
     texts = render_column(values, unit)
