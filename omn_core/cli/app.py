@@ -188,7 +188,7 @@ def _say(sentence: str) -> int:
 
 def _say_usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
-    complain(f"omn: {error.format_message()}")
+    complain(f"omn: {' '.join(error.format_message().split())}")  # click lists choices a line each
     if context is not None:
         complain(f"     '{context.command_path} --help' shows what there is")
     return 2

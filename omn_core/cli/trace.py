@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ from omn_core.cli.output import check_carries, get_format, write_plain
 from omn_core.cli.streams import complain, drop_stream
 from omn_core.errors import PLUGIN_FAULTS, Refused, RequestError, RunFailed
 from omn_core.model.request import Request, Session
-from omn_core.resolve.complete import Completed
+from omn_core.names import render_printable
+from omn_core.resolve.complete import Completed, find_entry
 
 if TYPE_CHECKING:
     from omn_core.cli.progress import Progress
@@ -38,6 +40,8 @@ _DUMPS = ("dump_request", "dump_session", "dump_resolved")
 @click.command(
     "trace",
     cls=OnceEach,
+    # What stands where no word belongs is refused below, with the spelling that was meant.
+    context_settings={"allow_extra_args": True},
     epilog="""\b
 Examples:
   omn mem.rss --interval 100ms -- ./server
@@ -70,6 +74,7 @@ def trace(context: click.Context, /, source: str | None, **given: Any) -> int:
     The name of a family in place of SOURCE asks what its default holds within a cost band.
     """
     application = get_application(context)
+    _check_words(application, source, context.args)
     session = build_session(application, source, given)
     say_composition(session)
     if given["verbose"]:
@@ -86,6 +91,20 @@ def trace(context: click.Context, /, source: str | None, **given: Any) -> int:
     if dumps:
         return _dump(application, session, dumps[0], given)
     return _measure(application, session, given)
+
+
+def _check_words(application: Application, source: str | None, others: Sequence[str]) -> None:
+    """Refuse a command that does not stand first, and words behind the source: a program without its `--`."""
+    if source in application.registry.commands:
+        raise RequestError(f"{source!r} is a command, and stands before every option", f"'omn {source} --help' has it")
+    if not others:
+        return
+    if source not in application.catalog.families():
+        find_entry(source or "", application.catalog, application.registry)
+    spelled = render_printable(shlex.join(others), 60)
+    raise RequestError(
+        f"{spelled!r} stands where no word belongs", f"a program stands after '--': omn {source} -- {spelled}"
+    )
 
 
 def say_failed_plugins(application: Application) -> None:
