@@ -108,9 +108,15 @@ def test_a_program_that_is_not_there_is_the_machines(omn: Any, tmp_path: Path) -
 @pytest.mark.spec("RES-3")
 def test_a_pinned_backend_ends_with_its_own_gap(omn: Any) -> None:
     """One whose requirement this machine lacks is the machine's, one nobody collects alone the build's."""
-    listed = omn("list", "mem.faults", "--format", "json").document["sources"][0]["backends"]
-    unwritten = next(b["id"] for b in listed if not b["collected"] and b["state"] == "available")
-    expect(omn("mem.faults", "-m", "sample", "-e", "raw", "--backend", f"force:{unwritten}", "--", "true"), 3, "pinned")
+    source, unwritten = next(
+        (source, backend["id"])
+        for source in omn("list", "--format", "json").document["sources"]
+        for backend in source["backends"]
+        if "launch" in source["targets"] and not backend["collected"] and backend["state"] == "available"
+    )
+    mode = source["modes"][0]
+    asked = (source["id"], "-m", mode, "-e", source["emits"][mode][0], "--backend", f"force:{unwritten}")
+    expect(omn(*asked, "--", "true"), 3, "pinned")
     absent = omn("list", "mem", "--format", "json", OMN_SYSROOT="/nowhere").document["sources"]
     gone = next(s for s in absent if s["id"] == "mem.rss")
     assert gone["usable"] is False
