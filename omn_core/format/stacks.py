@@ -41,12 +41,14 @@ class Stack:
 class StackSeries:
     """The stacks of one series. `label` is the text of its key, empty where nothing divides the request.
 
-    `lower_bound` says that losses make every weight a lower bound.
+    `labels` says what the key's parts are called where that is known, `lower_bound` that losses make every weight a
+    lower bound.
     """
 
     result: Result
     place: int
     key: Mapping[str, Any]
+    labels: Mapping[str, str]
     lower_bound: bool
     stacks: tuple[Stack, ...]
 
@@ -62,8 +64,8 @@ class StackSeries:
 
     @property
     def label(self) -> str:
-        """The key as text: `task 7`."""
-        return render_series(self.key)
+        """The key as text: `task worker (7)`."""
+        return render_series(self.key, self.labels)
 
 
 def iter_stack_series(document: Document) -> Iterator[StackSeries]:
@@ -77,12 +79,20 @@ def iter_stack_series(document: Document) -> Iterator[StackSeries]:
             for emit, answer in series.emits.items():
                 if parse_emit(emit).name == EMIT:
                     stacks = tuple(_read(row, known) for row in answer["rows"])
-                    yield StackSeries(result, place, series.key, bool(answer.get("lower_bound")), stacks)
+                    lower_bound = bool(answer.get("lower_bound"))
+                    yield StackSeries(result, place, series.key, series.labels, lower_bound, stacks)
 
 
-def render_series(key: Mapping[str, Any]) -> str:
-    """Return the text of a series' key, empty for the series of a request without keys."""
-    return ", ".join(f"{render_key(name)} {render_key(value)}" for name, value in key.items())
+def render_series(key: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Return the text of a series' key, empty for the series of a request without keys.
+
+    What a part is called stands before its value, which stays: two that are called alike are told apart.
+    """
+    return ", ".join(f"{render_key(name)} {_render_part(value, labels.get(name))}" for name, value in key.items())
+
+
+def _render_part(value: Any, label: str | None) -> str:
+    return render_key(value) if label is None else f"{render_key(label)} ({render_key(value)})"
 
 
 def compute_roots(series: Iterable[StackSeries]) -> Iterator[tuple[StackSeries, tuple[str, ...]]]:

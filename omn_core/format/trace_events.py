@@ -80,7 +80,7 @@ class _Tracks:
 
 def _iter_answers(result: Result, series: SeriesResult, tracks: _Tracks) -> Iterator[Event]:
     source = result.resolved.entry.id
-    label = render_series(series.key)
+    label = render_series(series.key, series.labels)
     for emit, answer in series.emits.items():
         name = parse_emit(emit).name
         if name in (EMIT, "raw"):
@@ -102,7 +102,7 @@ def _iter_answers(result: Result, series: SeriesResult, tracks: _Tracks) -> Iter
 def _iter_raw(result: Result, tracks: _Tracks, frames: StackFrames) -> Iterator[Event]:
     for rows in iter_rows(result):
         for row in rows:
-            tid, named = tracks.find(render_series(row["key"]) or f"{row['source']} events")
+            tid, named = tracks.find(render_series(row["key"], {}) or f"{row['source']} events")
             yield from named
             event = {
                 "ph": "i",

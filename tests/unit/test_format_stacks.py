@@ -104,6 +104,19 @@ def test_series_stand_under_what_tells_them_apart() -> None:
     assert write(FOLDED, make_document(one, other)) == "cpu.profile;main;work 1\nsched.offcpu;task 7;main;wait 2\n"
 
 
+def test_a_key_is_called_what_its_label_says() -> None:
+    """The label stands before the value, in towers and in the names of profiles and threads."""
+    result = make_stack_result({"7": [make_row(["work"], 2)]})
+    (series,) = result.series
+    named = make_document(attrs.evolve(result, series=(attrs.evolve(series, labels={"task": "worker;1"}),)))
+    assert write(FOLDED, named) == "task worker\\x3b1 (7);work 2\n"
+    ((profile, _, _),) = read_speedscope(write(SPEEDSCOPE, named))
+    assert profile == "cpu.profile task worker;1 (7)"
+    _, events = read_chrome(named)
+    (thread,) = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert thread.endswith("(ns) task worker;1 (7)")
+
+
 def test_the_flame_graph_script_draws_every_folded_stack(tmp_path: Path) -> None:
     """flamegraph.pl reads each line, ignores none, and names each frame in its picture."""
     if not FLAMEGRAPH.exists() or shutil.which("perl") is None:

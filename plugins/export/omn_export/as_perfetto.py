@@ -93,7 +93,7 @@ class _Tracks:
 
 
 def _add_answers(tracks: _Tracks, series: SeriesResult) -> None:
-    label = render_series(series.key)
+    label = render_series(series.key, series.labels)
     for emit, answer in series.emits.items():
         name = emit.partition("@")[0].partition(":")[0]
         if name == "timeline":
@@ -137,7 +137,7 @@ def _add_raw(tracks: _Tracks) -> None:
                 name: row[name] for name in ("key", "weight", "ts_err_ns", "backend") if name in row
             }
             tracks.sequence.instant(
-                tracks.find_series(render_series(row["key"])),
+                tracks.find_series(render_series(row["key"], {})),
                 row["ts_ns"],
                 row["source"],
                 categories=[row["source"]],

@@ -90,7 +90,9 @@ class _Profile:
         return [(f"{name} events", "count"), (name, UNITS.get(resolved.unit, escape_bytes(resolved.unit)))]
 
     def _iter_samples(self, series: StackSeries) -> Iterable[bytes]:
-        labels = [self._make_label(escape_bytes(str(name)), value) for name, value in series.key.items()]
+        called = series.result.resolved.labels
+        labels = [self._make_label(name, value) for name, value in series.key.items()]
+        labels += [self._make_label(called.get(name, f"{name} label"), text) for name, text in series.labels.items()]
         at = 2 * self.places[series.place]
         for stack in series.stacks:
             values = [0] * (2 * len(self.places))
@@ -102,7 +104,7 @@ class _Profile:
             yield _field(2, sample)
 
     def _make_label(self, name: str, value: Any) -> Message:
-        label = Message().add_number(1, self.text(name))
+        label = Message().add_number(1, self.text(escape_bytes(name)))
         if isinstance(value, int) and _LEAST_INT64 <= value <= _MOST_INT64:
             return label.add_number(3, value)
         return label.add_number(2, self.text("?" if value is None else escape_bytes(str(value))))

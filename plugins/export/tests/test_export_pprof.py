@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
@@ -139,6 +140,17 @@ def test_pprof_labels_series_and_names_types_by_source() -> None:
     assert list(profile.sample[3].value) == [0, 0, 2, 2, 0, 0]
     assert max(len(sample.location_id) for sample in profile.sample) == 5001
     assert "cpu.profile: lost: 3 events dropped; the ring was full" in [texts[comment] for comment in profile.comment]
+
+
+def test_what_a_key_is_called_is_a_label_of_its_own() -> None:
+    """By the attribute that says it, where the request names one."""
+    result = make_stack_result({"7": [make_row(["f"], 1)]}, labels={"task": "comm"})
+    (series,) = result.series
+    named = attrs.evolve(result, series=(attrs.evolve(series, labels={"task": "worker"}),))
+    profile = read(write(make_document(named)))
+    texts = profile.string_table
+    ((number, name),) = [sample.label for sample in profile.sample]
+    assert [(texts[label.key], texts[label.str]) for label in (number, name)] == [("task", "7"), ("comm", "worker")]
 
 
 def test_a_numeric_key_is_a_number() -> None:
