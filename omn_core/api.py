@@ -111,6 +111,10 @@ if TYPE_CHECKING:
         SeriesResult,
         Window,
     )
+    from omn_core.model.stacks import (
+        Frame,
+        Stacks,
+    )
     from omn_core.names import (
         escape_bytes,
         escape_tree,
@@ -132,6 +136,7 @@ _DEFERRED = {
     "Document": "omn_core.model.result",
     "Emit": "omn_core.emit.base",
     "Encoder": "omn_core.format.base",
+    "Frame": "omn_core.model.stacks",
     "InTargetCost": "omn_core.model.collector",
     "Moment": "omn_core.run.events",
     "Names": "omn_core.model.batch",
@@ -144,6 +149,7 @@ _DEFERRED = {
     "Stack": "omn_core.format.stacks",
     "StackFrame": "omn_core.format.stacks",
     "StackSeries": "omn_core.format.stacks",
+    "Stacks": "omn_core.model.stacks",
     "TargetGone": "omn_core.model.collector",
     "Window": "omn_core.model.result",
     "escape_bytes": "omn_core.names",
@@ -187,6 +193,7 @@ __all__ = [
     "Encoder",
     "Entry",
     "FormatRow",
+    "Frame",
     "InTargetCost",
     "Losses",
     "MachineRefused",
@@ -214,6 +221,7 @@ __all__ = [
     "StackFrame",
     "StackRow",
     "StackSeries",
+    "Stacks",
     "State",
     "Target",
     "TargetGone",

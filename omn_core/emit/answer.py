@@ -18,16 +18,24 @@ from omn_core.model.request import POLLED_MODES, EmitSpec
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import RawEvents, SeriesResult, Window
 from omn_core.model.rows import EmitRow
+from omn_core.model.stacks import Stacks
 from omn_core.plugins import Registry
 
 
 def answer(
-    resolved: ResolvedRequest, registry: Registry, batch: Batch, window: Window, losses: Losses, label: str
+    resolved: ResolvedRequest,
+    registry: Registry,
+    batch: Batch,
+    window: Window,
+    losses: Losses,
+    label: str,
+    stacks: Stacks | None = None,
 ) -> tuple[tuple[SeriesResult, ...], RawEvents | None]:
     """Return every series' answers over the events that passed the filter, and the events themselves if asked for.
 
-    `label` names the request's target, for a ranking that counted nothing. Without keys there is always one series,
-    which says that it counted nothing when there are no events; with keys there is one for each key that occurred.
+    `label` names the request's target, for a ranking that counted nothing; `stacks` is the run's table. Without keys
+    there is always one series, which says that it counted nothing when there are no events; with keys there is one for
+    each key that occurred.
     Raises PluginError, naming the emit's owner, where an emit raises or does not answer with a dict.
     """
     emits = [(spec, registry.emits[spec.name]) for spec in resolved.emits]
@@ -47,6 +55,7 @@ def answer(
             merges_ticks=resolved.adds_up and resolved.mode in POLLED_MODES,
             scale=resolved.scale,
             labels=resolved.labels,
+            stacks=stacks,
         )
 
     together = {

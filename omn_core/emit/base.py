@@ -13,6 +13,7 @@ from omn_core.emit.numbers import compute_products, compute_sums
 from omn_core.model.batch import Array, Batch, Column
 from omn_core.model.request import EmitSpec
 from omn_core.model.result import Window
+from omn_core.model.stacks import Stacks
 from omn_core.model.style import TextStyle
 
 Answer = dict[str, Any]
@@ -28,7 +29,7 @@ class Series:
     `label` names the series where a row must be shown for it (its target, when nothing was counted);
     `merges_ticks` says that the rows of one instant are parts of one measurement (a polled source whose values sum);
     `scale` is the vocabulary's word for how numbers of the unit scale, None where it has none; `labels` names the
-    attribute that says what a key is called.
+    attribute that says what a key is called; `stacks` is the run's table, which the events' stacks are numbers in.
     """
 
     key: Mapping[str, Any]
@@ -42,6 +43,7 @@ class Series:
     merges_ticks: bool = False
     scale: str | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict)
+    stacks: Stacks | None = None
 
     @cached_property
     def column(self) -> Column | None:

@@ -10,6 +10,7 @@ import attrs
 from omn_core.model.batch import Batch, Names
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import ResolvedRequest
+from omn_core.model.stacks import Stacks
 from omn_core.model.target import Target
 
 MEMORY_BYTES = 256 << 20
@@ -20,14 +21,16 @@ MEMORY_BYTES = 256 << 20
 class RunContext:
     """What a run lends its collectors.
 
-    `names` is the run's string table; `clock` reads CLOCK_MONOTONIC in nanoseconds; `sysroot` stands before /proc and
-    /sys (a fixture folder in tests); `memory_bytes` bounds what one request may hold undecoded.
+    `names` is the run's string table, `stacks` its table of stacks; `clock` reads CLOCK_MONOTONIC in nanoseconds;
+    `sysroot` stands before /proc and /sys (a fixture folder in tests); `memory_bytes` bounds what one request may hold
+    undecoded.
     """
 
     names: Names
     clock: Callable[[], int]
     sysroot: str = "/"
     memory_bytes: int = MEMORY_BYTES
+    stacks: Stacks = attrs.field(factory=Stacks)
 
 
 @attrs.frozen

@@ -139,7 +139,8 @@ def _answer(
 ) -> tuple[Any, Any]:
     from omn_core.emit.answer import answer
 
-    return answer(measurement.resolved, registry, batch, window, losses, str(measurement.resolved.target))
+    resolved = measurement.resolved
+    return answer(resolved, registry, batch, window, losses, str(resolved.target), measurement.context.stacks)
 
 
 def _describe_target(measurement: Measurement) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@
 #include <linux/perf_event.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 int omn_event_open(const struct omn_event *event, int pid, int cpu, int is_cgroup) {
@@ -24,6 +25,19 @@ int omn_event_open(const struct omn_event *event, int pid, int cpu, int is_cgrou
     attributes.enable_on_exec = (event->flags & OMN_EVENT_ENABLE_ON_EXEC) != 0;
     attributes.exclude_kernel = (event->flags & OMN_EVENT_EXCLUDE_KERNEL) != 0;
     attributes.exclude_hv = attributes.exclude_kernel;
+    attributes.sample_type = event->sample_type;
+    attributes.sample_period = event->sample_period;
+    attributes.freq = (event->flags & OMN_EVENT_FREQUENCY) != 0;
+    attributes.mmap = attributes.mmap2 = (event->flags & OMN_EVENT_RECORDS_MAPPINGS) != 0;
+    attributes.comm = attributes.comm_exec = attributes.task = (event->flags & OMN_EVENT_RECORDS_TASKS) != 0;
+    attributes.watermark = event->wakeup_bytes != 0;
+    attributes.wakeup_watermark = event->wakeup_bytes;
+    attributes.sample_max_stack = (uint16_t)event->max_stack;
+    if (event->sample_type != 0) {
+        attributes.sample_id_all = 1;
+        attributes.use_clockid = 1;
+        attributes.clockid = CLOCK_MONOTONIC;
+    }
     opened = syscall(SYS_perf_event_open, &attributes, pid, cpu, -1, flags);
     return opened < 0 ? -errno : (int)opened;
 }

@@ -10,9 +10,13 @@
 #define OMN_EVENT_INHERIT 2u
 #define OMN_EVENT_ENABLE_ON_EXEC 4u
 #define OMN_EVENT_EXCLUDE_KERNEL 8u
+#define OMN_EVENT_FREQUENCY 16u
+#define OMN_EVENT_RECORDS_MAPPINGS 32u
+#define OMN_EVENT_RECORDS_TASKS 64u
 
 /* What struct perf_event_attr holds in bit fields and unions, in fields of their own. config1 and config2 are the
-   event's own (for a uprobe: path and offset). */
+   event's own (for a uprobe: path and offset). sample_period is a frequency where the flag says so. Records are
+   stamped with CLOCK_MONOTONIC, and those that are no samples carry the sample's fields too. */
 struct omn_event {
     uint32_t kind;
     uint32_t flags;
@@ -20,6 +24,10 @@ struct omn_event {
     uint64_t config1;
     uint64_t config2;
     uint64_t read_format;
+    uint64_t sample_period;
+    uint64_t sample_type;
+    uint32_t wakeup_bytes;
+    uint32_t max_stack;
 };
 
 /* Open an event of a task (cpu -1), of a cpu (pid -1), or of a cgroup on a cpu (pid its folder's descriptor). */

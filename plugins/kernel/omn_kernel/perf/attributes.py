@@ -10,6 +10,7 @@ import attrs
 from omn_kernel.native._perf import ffi, lib
 from omn_kernel.perf.events import PerfEvent
 
+_NEVER = (1 << 31) - 1
 READ_WORDS = 3
 """What reading a counter gives: its count, and the nanoseconds that it was enabled and that it ran."""
 
@@ -27,8 +28,31 @@ class Place:
 
     @property
     def is_task(self) -> bool:
-        """Whether it is a task wherever it runs."""
-        return self.cpu < 0
+        """Whether it is a task, wherever that runs or on one cpu."""
+        return self.pid >= 0 and not self.is_cgroup
+
+
+@attrs.frozen
+class Sampling:
+    """How an event is sampled: so often a second (`hz`), or once in so many (`period`), one of the two.
+
+    `has_chains` asks for the callers of each, up to `max_stack` frames of them (0: as many as the kernel allows).
+    `records_tasks` asks for what tasks do besides: start, end, take names, map code.
+    """
+
+    hz: int | None = None
+    period: int | None = None
+    has_chains: bool = False
+    max_stack: int = 0
+    records_tasks: bool = False
+
+    @property
+    def states_periods(self) -> bool:
+        """Whether each sample says what it stands for: not where that is fixed.
+
+        Of a software event the kernel would make every occurrence a sample of one then, whatever the period.
+        """
+        return self.hz is not None
 
 
 @attrs.frozen
@@ -36,7 +60,7 @@ class EventAttributes:
     """The fields of struct perf_event_attr that omn sets; what is not here is zero.
 
     `path` is the file or function of a probe's event, whose address stands in config1. `inherits` counts what the task
-    starts from then on, `enable_on_exec` begins at its next execve.
+    starts from then on, `enable_on_exec` begins at its next execve. `sampling` makes it write records.
     """
 
     kind: int
@@ -47,6 +71,7 @@ class EventAttributes:
     enable_on_exec: bool = False
     exclude_kernel: bool = False
     reads_times: bool = False
+    sampling: Sampling | None = None
 
     @classmethod
     def to_ask(cls, event: PerfEvent, *, exclude_kernel: bool = False) -> Self:
@@ -55,13 +80,31 @@ class EventAttributes:
 
     def to_flags(self) -> int:
         """Return the bit fields as the native module takes them."""
-        flags = (
+        flags = [
             (self.is_disabled, lib.OMN_EVENT_DISABLED),
             (self.inherits, lib.OMN_EVENT_INHERIT),
             (self.enable_on_exec, lib.OMN_EVENT_ENABLE_ON_EXEC),
             (self.exclude_kernel, lib.OMN_EVENT_EXCLUDE_KERNEL),
-        )
+        ]
+        sampling = self.sampling
+        if sampling is not None:
+            flags += [
+                (sampling.hz is not None, lib.OMN_EVENT_FREQUENCY),
+                (sampling.records_tasks, lib.OMN_EVENT_RECORDS_TASKS | lib.OMN_EVENT_RECORDS_MAPPINGS),
+            ]
         return sum(bit for is_set, bit in flags if is_set)
+
+
+def _spell_sampling(sampling: Sampling) -> dict[str, int]:
+    periods = lib.PERF_SAMPLE_PERIOD if sampling.states_periods else 0
+    chains = lib.PERF_SAMPLE_CALLCHAIN if sampling.has_chains else 0
+    return {
+        "sample_period": sampling.hz or sampling.period or 0,
+        "sample_type": lib.OMN_SAMPLE_TYPE | periods | chains,
+        # A ring is emptied on time and nobody waits for it: the kernel need not wake anyone at each record.
+        "wakeup_bytes": _NEVER,
+        "max_stack": sampling.max_stack,
+    }
 
 
 def open_event(attributes: EventAttributes, place: Place) -> int:
@@ -70,6 +113,7 @@ def open_event(attributes: EventAttributes, place: Place) -> int:
     if attributes.path is not None:
         text = ffi.new("char[]", attributes.path.encode("utf-8", "surrogateescape"))
     times = lib.PERF_FORMAT_TOTAL_TIME_ENABLED | lib.PERF_FORMAT_TOTAL_TIME_RUNNING
+    sampling = attributes.sampling
     event = ffi.new(
         "struct omn_event *",
         {
@@ -78,6 +122,7 @@ def open_event(attributes: EventAttributes, place: Place) -> int:
             "config": attributes.config,
             "config1": int(ffi.cast("uintptr_t", text)),
             "read_format": times if attributes.reads_times else 0,
+            **({} if sampling is None else _spell_sampling(sampling)),
         },
     )
     opened = lib.omn_event_open(event, place.pid, place.cpu, int(place.is_cgroup))

@@ -19,9 +19,9 @@ from omn_kernel.perf.attributes import Place
 from omn_kernel.perf.cgroups import find_cgroup_folder
 from omn_kernel.perf.opening import (
     EventOpener,
-    TaskEnded,
     close_all,
     count_threads,
+    open_thread,
     open_threads,
 )
 from omn_kernel.perf.reading import Counted, Readings, compute_counted, read_counters
@@ -122,7 +122,8 @@ class TaskCounters(Counters):
         with ExitStack() as stack:
             stack.callback(self.close)
             for handle in target.processes:
-                descriptors = open_threads(handle, openers) if target.tid is None else open_thread(target.tid, openers)
+                slots = [(opener, -1) for opener in openers]
+                descriptors = open_threads(handle, slots) if target.tid is None else open_thread(target.tid, slots)
                 self.groups.append(Group({"proc": find_process_key(sysroot, handle.pid)}, handle.pid, descriptors))
             stack.pop_all()
 
@@ -143,20 +144,6 @@ class TaskCounters(Counters):
         if not self.groups and not grown:
             raise TargetGone
         return grown
-
-
-def open_thread(tid: int, openers: Sequence[EventOpener]) -> list[list[int]]:
-    """Open every event on one thread. Raises MachineRefused where it has ended."""
-    opened: list[list[int]] = []
-    with ExitStack() as stack:
-        stack.callback(close_all, opened)
-        for opener in openers:
-            try:
-                opened.append([opener.open(Place(pid=tid))])
-            except TaskEnded:
-                raise MachineRefused(f"thread {tid} ended before it could be read") from None
-        stack.pop_all()
-    return opened
 
 
 class CpuCounters(Counters):

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TypeAlias
 
 from omn_core.api import MachineRefused, ProcessHandle
 from omn_kernel.perf.attributes import EventAttributes, Place, open_event
@@ -67,8 +68,12 @@ class EventOpener:
         return MachineRefused(f"the {spelling} cannot be opened here: {error.strerror}")
 
 
-def open_threads(handle: ProcessHandle, openers: Sequence[EventOpener]) -> list[list[int]]:
-    """Open every event on every thread of a process, and return the descriptors of each event.
+Slot: TypeAlias = tuple[EventOpener, int]
+"""An event, and the cpu on which it follows a task; -1 for wherever that runs."""
+
+
+def open_threads(handle: ProcessHandle, slots: Sequence[Slot]) -> list[list[int]]:
+    """Open every slot on every thread of a process, and return the descriptors of each slot.
 
     An event counts one thread and those that it starts from then on. A thread that comes while others are being opened
     was counted already or was not, by which of them started it, and nobody can tell: all are opened anew then, until
@@ -76,17 +81,31 @@ def open_threads(handle: ProcessHandle, openers: Sequence[EventOpener]) -> list[
     """
     for _ in range(_TRIES):
         before = _list_threads(handle.pid)
-        opened: list[list[int]] = [[] for _ in openers]
+        opened: list[list[int]] = [[] for _ in slots]
         with ExitStack() as stack:
             stack.callback(close_all, opened)
             for tid in before:
-                _open_thread(tid, openers, opened)
+                _open_thread(tid, slots, opened)
             if set(_list_threads(handle.pid)) <= set(before):
                 stack.pop_all()
                 return opened
     raise MachineRefused(
         f"process {handle.pid} starts threads faster than its counters can be opened", "launch it with omn"
     )
+
+
+def open_thread(tid: int, slots: Sequence[Slot]) -> list[list[int]]:
+    """Open every slot on one thread. Raises MachineRefused where it has ended."""
+    opened: list[list[int]] = []
+    with ExitStack() as stack:
+        stack.callback(close_all, opened)
+        for opener, cpu in slots:
+            try:
+                opened.append([opener.open(Place(tid, cpu))])
+            except TaskEnded:
+                raise MachineRefused(f"thread {tid} ended before it could be read") from None
+        stack.pop_all()
+    return opened
 
 
 def count_threads(handle: ProcessHandle) -> int:
@@ -101,10 +120,10 @@ def _list_threads(pid: int) -> list[int]:
         raise MachineRefused(f"process {pid} ended before it could be read") from None
 
 
-def _open_thread(tid: int, openers: Sequence[EventOpener], opened: list[list[int]]) -> None:
-    for opener, descriptors in zip(openers, opened, strict=True):
+def _open_thread(tid: int, slots: Sequence[Slot], opened: list[list[int]]) -> None:
+    for (opener, cpu), descriptors in zip(slots, opened, strict=True):
         try:
-            descriptors.append(opener.open(Place(pid=tid)))
+            descriptors.append(opener.open(Place(tid, cpu)))
         except TaskEnded:
             return
 

@@ -1,0 +1,45 @@
+/* perf records, taken apart in columns: samples in arrays, the rest by where they stand. */
+
+#ifndef OMN_RECORDS_H
+#define OMN_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The fields that every sample must have, and after them those it has where it was asked for them, as the kernel orders
+   them. */
+#define OMN_SAMPLE_TYPE (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
+#define OMN_PERIODS 1u
+#define OMN_CHAINS 2u
+
+/* How much there is in some bytes: samples, addresses of their chains, and other records; and the bytes that held whole
+   records, less than were given where what follows is none. */
+struct omn_record_counts {
+    uint64_t samples;
+    uint64_t addresses;
+    uint64_t others;
+    uint64_t bytes;
+};
+
+/* A column of each field, as long as there are samples; a period that was not asked for is zero. chain_ends counts the addresses up to the end of each sample's
+   chain, kernel_frames those at its beginning that are the kernel's. */
+struct omn_samples {
+    uint64_t *ip;
+    int32_t *pid;
+    int32_t *tid;
+    uint64_t *time;
+    uint32_t *cpu;
+    uint64_t *period;
+    uint64_t *chain_ends;
+    uint32_t *kernel_frames;
+    uint64_t *addresses;
+};
+
+/* Count what stands in some bytes. parts says what else the samples were asked for. */
+void omn_records_count(const uint8_t *data, uint64_t length, uint32_t parts, struct omn_record_counts *counts);
+
+/* Fill the columns, and `others` with where each record stands that is no sample. */
+void omn_records_decode(const uint8_t *data, uint64_t length, uint32_t parts, struct omn_samples *samples,
+                        uint64_t *others);
+
+#endif

@@ -1,0 +1,231 @@
+"""Records of perf events, taken apart: samples in columns, natively, and the few others one by one."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from omn_kernel.native._perf import ffi, lib
+from omn_kernel.perf.attributes import Sampling
+
+_HEADER = struct.Struct("=IHH")
+_TRAILER = struct.Struct("=IIQII")
+_COMM = struct.Struct("=ii")
+_TASK = struct.Struct("=iiiiQ")
+_MAPPING = struct.Struct("=iiQQQIIQQII")
+_LOST = struct.Struct("=QQ")
+_NUMBER = struct.Struct("=Q")
+
+
+@attrs.frozen(eq=False)
+class Samples:
+    """Samples in columns, in the order of their rings: `time` is CLOCK_MONOTONIC nanoseconds.
+
+    `period` is how much of the event each stands for. The chain of sample `i` are the addresses from `chain_starts[i]`
+    on, leaf first, as many as `chain_lengths[i]`; its first `kernel_frames[i]` are the kernel's.
+    """
+
+    ip: npt.NDArray[np.uint64]
+    pid: npt.NDArray[np.int32]
+    tid: npt.NDArray[np.int32]
+    time: npt.NDArray[np.uint64]
+    cpu: npt.NDArray[np.uint32]
+    period: npt.NDArray[np.uint64]
+    chain_starts: npt.NDArray[np.uint64]
+    chain_lengths: npt.NDArray[np.uint64]
+    kernel_frames: npt.NDArray[np.uint32]
+    addresses: npt.NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.ip)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the columns."""
+        return sum(getattr(self, field.name).nbytes for field in attrs.fields(Samples))
+
+
+@attrs.frozen
+class Lost:
+    """Records that found no room in a ring: how many."""
+
+    count: int
+
+
+@attrs.frozen
+class Throttled:
+    """An event that the kernel stopped for raising too many samples, until its next tick."""
+
+    time_ns: int
+
+
+@attrs.frozen
+class Named:
+    """A task that took a name, by an execve where `is_exec`."""
+
+    pid: int
+    tid: int
+    comm: bytes
+    is_exec: bool
+    time_ns: int
+
+
+@attrs.frozen
+class Started:
+    """A task that another made; a thread where both are of one process."""
+
+    pid: int
+    tid: int
+    parent_pid: int
+    parent_tid: int
+    time_ns: int
+
+
+@attrs.frozen
+class Ended:
+    """A task that ended."""
+
+    pid: int
+    tid: int
+    time_ns: int
+
+
+@attrs.frozen
+class Mapped:
+    """Code that a process mapped: where, and which part of which file."""
+
+    pid: int
+    start: int
+    length: int
+    offset: int
+    device: tuple[int, int]
+    inode: int
+    path: bytes
+    time_ns: int
+
+
+Record: TypeAlias = Lost | Throttled | Named | Started | Ended | Mapped
+
+
+@attrs.frozen(eq=False)
+class Records:
+    """What some bytes hold: the samples, and every other record that is known. `cut_bytes` follow and are no record."""
+
+    samples: Samples
+    others: tuple[Record, ...]
+    cut_bytes: int = 0
+
+
+def parse_records(data: npt.NDArray[np.uint8], sampling: Sampling) -> Records:
+    """Take records apart of an event that was sampled so."""
+    parts = (lib.OMN_CHAINS if sampling.has_chains else 0) | (lib.OMN_PERIODS if sampling.states_periods else 0)
+    data = np.ascontiguousarray(data)
+    given = ffi.from_buffer("uint8_t[]", data)
+    counts = ffi.new("struct omn_record_counts *")
+    lib.omn_records_count(given, len(data), parts, counts)
+    samples, places = _decode(given, counts, parts)
+    if not sampling.states_periods:
+        samples.period.fill(sampling.period or 0)
+    raw = memoryview(data.data)
+    others = (_parse_other(raw, place) for place in places.tolist())
+    return Records(samples, tuple(one for one in others if one is not None), len(data) - int(counts.bytes))
+
+
+def _decode(given: Any, counts: Any, parts: int) -> tuple[Samples, npt.NDArray[np.uint64]]:
+    number, addresses, others = (int(getattr(counts, name)) for name in ("samples", "addresses", "others"))
+    kinds = {
+        "ip": np.uint64,
+        "pid": np.int32,
+        "tid": np.int32,
+        "time": np.uint64,
+        "cpu": np.uint32,
+        "period": np.uint64,
+        "chain_ends": np.uint64,
+        "kernel_frames": np.uint32,
+    }
+    columns: dict[str, npt.NDArray[np.generic]] = {name: np.zeros(number, kind) for name, kind in kinds.items()}
+    columns["addresses"] = np.zeros(addresses, np.uint64)
+    places = np.zeros(others, np.uint64)
+    spelled = {np.dtype(np.uint64): "uint64_t[]", np.dtype(np.int32): "int32_t[]", np.dtype(np.uint32): "uint32_t[]"}
+    # The buffers are held by this dict while the native code writes into them.
+    held = {name: ffi.from_buffer(spelled[column.dtype], column) for name, column in columns.items()}
+    filled = ffi.new("struct omn_samples *", held)
+    whole = int(counts.bytes)
+    lib.omn_records_decode(given, whole, parts, filled, ffi.from_buffer("uint64_t[]", places))
+    ends = columns.pop("chain_ends").astype(np.uint64)
+    # A chain has marks between its parts, which were counted and are not kept.
+    columns["addresses"] = columns["addresses"][: int(ends[-1]) if number else 0]
+    starts = np.concatenate([np.zeros(min(number, 1), np.uint64), ends[:-1]])
+    return Samples(**columns, chain_starts=starts, chain_lengths=ends - starts), places  # type: ignore[arg-type]
+
+
+def _parse_other(raw: memoryview, place: int) -> Record | None:
+    """Parse one record, None for a kind that nobody asked for or that is shorter than its kind is."""
+    kind, misc, size = _HEADER.unpack_from(raw, place)
+    body = raw[place + _HEADER.size : place + size]
+    parse = _PARSERS.get(kind)
+    try:
+        return None if parse is None else parse(body, misc)
+    except struct.error:
+        return None
+
+
+def _read_time(body: memoryview) -> int:
+    """Return the time of a record's trailer (sample_id_all)."""
+    time_ns: int = _TRAILER.unpack_from(body, len(body) - _TRAILER.size)[2]
+    return time_ns
+
+
+def _read_text(body: memoryview, begin: int) -> bytes:
+    """Return the text between a record's fields and its trailer, without the zeros that fill it up."""
+    return bytes(body[begin : len(body) - _TRAILER.size]).partition(b"\0")[0]
+
+
+def _parse_lost(body: memoryview, _misc: int) -> Lost:
+    return Lost(_LOST.unpack_from(body)[1])
+
+
+def _parse_lost_samples(body: memoryview, _misc: int) -> Lost:
+    return Lost(_NUMBER.unpack_from(body)[0])
+
+
+def _parse_throttle(body: memoryview, _misc: int) -> Throttled:
+    return Throttled(_NUMBER.unpack_from(body)[0])
+
+
+def _parse_comm(body: memoryview, misc: int) -> Named:
+    pid, tid = _COMM.unpack_from(body)
+    is_exec = bool(misc & lib.PERF_RECORD_MISC_COMM_EXEC)
+    return Named(pid, tid, _read_text(body, _COMM.size), is_exec, _read_time(body))
+
+
+def _parse_fork(body: memoryview, _misc: int) -> Started:
+    pid, parent_pid, tid, parent_tid, time_ns = _TASK.unpack_from(body)
+    return Started(pid, tid, parent_pid, parent_tid, time_ns)
+
+
+def _parse_exit(body: memoryview, _misc: int) -> Ended:
+    pid, _, tid, _, time_ns = _TASK.unpack_from(body)
+    return Ended(pid, tid, time_ns)
+
+
+def _parse_mapping(body: memoryview, _misc: int) -> Mapped:
+    pid, _, start, length, offset, major, minor, inode, _, _, _ = _MAPPING.unpack_from(body)
+    path = _read_text(body, _MAPPING.size)
+    return Mapped(pid, start, length, offset, (major, minor), inode, path, _read_time(body))
+
+
+_PARSERS: dict[int, Callable[[memoryview, int], Record]] = {
+    lib.PERF_RECORD_LOST: _parse_lost,
+    lib.PERF_RECORD_LOST_SAMPLES: _parse_lost_samples,
+    lib.PERF_RECORD_THROTTLE: _parse_throttle,
+    lib.PERF_RECORD_COMM: _parse_comm,
+    lib.PERF_RECORD_FORK: _parse_fork,
+    lib.PERF_RECORD_EXIT: _parse_exit,
+    lib.PERF_RECORD_MMAP2: _parse_mapping,
+}

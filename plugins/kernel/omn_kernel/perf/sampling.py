@@ -1,0 +1,256 @@
+"""Collectors that sample perf events: who ran, where in the code, and how much of the event each sample stands for."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping
+
+import numpy as np
+
+from omn_core.api import (
+    Batch,
+    BoundTarget,
+    CollectorBase,
+    Column,
+    Drain,
+    Losses,
+    MachineRefused,
+    NotCollected,
+    RequestError,
+    ResolvedRequest,
+    RunContext,
+)
+from omn_kernel.perf.attributes import EventAttributes, Sampling
+from omn_kernel.perf.chains import make_stacks
+from omn_kernel.perf.events import PerfEvent, Raised, get_event
+from omn_kernel.perf.opening import EventOpener
+from omn_kernel.perf.paranoia import describe_paranoia
+from omn_kernel.perf.records import Lost, Mapped, Named, Record, Samples, Started, Throttled, parse_records
+from omn_kernel.perf.sampled import SampledEvents
+from omn_kernel.perf.task_names import TaskNames
+from omn_kernel.polled import read_file
+from omn_kernel.procfs.process import find_process_key
+from omn_kernel.symbols.spaces import AddressSpaces
+from omn_kernel.symbols.symboliser import Symboliser
+
+DEFAULT_HZ = 997
+"""A prime, so that what a program does at round rates does not fall into step with it."""
+
+_WALKS = ("auto", "fp")
+_LEAST_CLOCK_NS = 10_000
+"""The kernel's own least period of a clock (perf_swevent_start_hrtimer): it takes a shorter one, and keeps to this."""
+
+
+class SamplingCollector(CollectorBase, ABC):
+    """A collector of samples of one event, each a row that carries how much of it the sample stands for.
+
+    `event` is its spelling, `value` the attribute that is the measurement. Of an event that is a clock the value is the
+    time that the sample stands for, of any other the sample is one occurrence that weighs as many as it stands for.
+    """
+
+    event: str
+    value: str
+
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Refuse walks that nobody wrote, and begin with nothing taken."""
+        super().prepare(resolved, context)
+        request = resolved.request
+        if request.stack not in (None, "none", *_WALKS):
+            raise NotCollected(f"nothing installed here walks stacks by {request.stack!r} for {resolved.entry.id}")
+        if request.symbols is not None:
+            raise NotCollected(f"nothing installed here asks {request.symbols!r} for symbols")
+        if request.stack == "none" and any(emit.name == "stack" for emit in resolved.emits):
+            raise RequestError("stacks were asked for and are not to be walked", "leave out one of the two")
+        hz = DEFAULT_HZ if request.hz is None and request.period is None else request.hz
+        self.sampling = Sampling(hz, request.period, has_chains=request.stack != "none", records_tasks=True)
+        self._event = get_event(self.event)
+        if self._event.raised is Raised.CLOCK and request.period is not None and request.period < _LEAST_CLOCK_NS:
+            raise RequestError(f"a clock is sampled every {_LEAST_CLOCK_NS} ns at most, not every {request.period}")
+        self._spaces = AddressSpaces()
+        self._symboliser = Symboliser(self._spaces, context.sysroot)
+        self._names = TaskNames(context.sysroot)
+        self._proc_keys: dict[int, str | None] = {}
+        self._taken: list[Samples] = []
+        self._late: list[Record] = []
+        self._held_bytes = self._idle = self._throttled = self._overrun = self._running_ns = 0
+        self._drains: list[Drain] = []
+        self._events: SampledEvents | None = None
+
+    def attach(self, target: BoundTarget) -> None:
+        """Open the event wherever the target is, and begin; a launched program's begins at its execve."""
+        window = self.resolved.request.window
+        is_held = target.launched and not (window and window.start_ns)
+        _check_rate(self.sampling)
+
+        def make(event: PerfEvent, is_user_only: bool) -> EventAttributes:
+            return EventAttributes(
+                event.kind,
+                event.config,
+                is_disabled=True,
+                inherits=bool(target.processes) and target.tid is None,
+                enable_on_exec=is_held,
+                exclude_kernel=is_user_only,
+                reads_times=True,
+                sampling=self.sampling,
+            )
+
+        self._opener = EventOpener(self._event, make)
+        self._is_of_tasks = bool(target.processes)
+        self._events = SampledEvents(target, self._opener)
+        for handle in target.processes:
+            self._follow(handle.pid, handle.pid)
+        if not is_held:
+            self._events.enable()
+
+    def sample(self, now_ns: int) -> Batch:
+        """Take what the rings hold, and read what is gone when it is asked for later. Nothing is named yet."""
+        if self._events is not None:
+            until_ns = self.context.clock()
+            self._take(self._events.drain(), until_ns)
+            self._symboliser.read_growth()
+        return Batch.empty()
+
+    def stop(self) -> Batch:
+        """Let go of the events, name what was sampled, and return it in the order of its time."""
+        if self._events is None:
+            return Batch.empty()
+        self._running_ns = self._events.read_running_ns()
+        self._events.close()
+        self._events = None
+        self._note_others(self._late)
+        return Batch.concatenate([self._make_batch(samples) for samples in self._taken])
+
+    def _take(self, data: np.ndarray[tuple[int], np.dtype[np.uint8]], until_ns: int) -> None:
+        records = parse_records(data, self.sampling)
+        lost = sum(one.count for one in records.others if isinstance(one, Lost))
+        if lost:
+            self._drains.append(Drain(until_ns, lost))
+        self._throttled += sum(isinstance(one, Throttled) for one in records.others)
+        # A ring is read after another: what came meanwhile may be older than what the next reading finds in the first.
+        others = self._late + [one for one in records.others if not isinstance(one, Lost | Throttled)]
+        self._late = [one for one in others if _get_time(one) > until_ns]
+        self._note_others([one for one in others if _get_time(one) <= until_ns])
+        self._keep(records.samples)
+
+    def _note_others(self, others: list[Record]) -> None:
+        for one in sorted(others, key=_get_time):
+            if isinstance(one, Named):
+                self._names.note(one.tid, one.comm, one.time_ns)
+                if one.is_exec:
+                    self._spaces.note_exec(one.pid, one.time_ns)
+            elif isinstance(one, Started):
+                self._names.note_start(one.parent_tid, one.tid, one.time_ns)
+                self._spaces.note_fork(one.parent_pid, one.pid, one.time_ns)
+            elif isinstance(one, Mapped):
+                path = one.path.decode("utf-8", "surrogateescape")
+                end = one.start + one.length
+                self._spaces.note_mapping(
+                    one.pid, one.start, end, one.offset, path, one.inode, None, one.time_ns, device=one.device
+                )
+
+    def _keep(self, samples: Samples) -> None:
+        """Keep samples within the memory bound, those of the idle task left out, and look at tasks that are new."""
+        is_idle = samples.pid == 0
+        self._idle += int(is_idle.sum())
+        if not len(samples) or is_idle.all():
+            return
+        size = samples.nbytes
+        if self._held_bytes + size > self.context.memory_bytes:
+            self._overrun += int((~is_idle).sum())
+            return
+        self._held_bytes += size
+        self._taken.append(samples)
+        pairs = np.unique(np.stack([samples.pid[~is_idle], samples.tid[~is_idle]]), axis=1)
+        for pid, tid in pairs.T.tolist():
+            self._follow(pid, tid)
+
+    def _follow(self, pid: int, tid: int) -> None:
+        self._names.follow(pid, tid)
+        if pid not in self._proc_keys:
+            self._proc_keys[pid] = find_process_key(self.context.sysroot, pid)
+            self._symboliser.follow(pid, self.context.clock())
+
+    def _make_batch(self, samples: Samples) -> Batch:
+        stack = None
+        if self.sampling.has_chains:
+            stack = make_stacks(samples, self._symboliser, self.context.stacks)
+        tasks = list(zip(samples.tid.tolist(), samples.time.tolist(), strict=True))
+        names = self.context.names
+        period = samples.period.astype(np.int64)
+        is_clock = self._event.raised is Raised.CLOCK
+        batch = Batch(
+            samples.time.astype(np.int64),
+            keys={
+                "task": Column(samples.tid.astype(np.int64)),
+                "cpu": Column(samples.cpu.astype(np.int64)),
+                "proc": Column.of([self._proc_keys.get(pid) for pid in samples.pid.tolist()], names),
+                "comm": Column.of([self._names.find(tid, time_ns) for tid, time_ns in tasks], names),
+            },
+            attributes={
+                self.value: Column(period if is_clock else np.ones(len(samples), np.int64)),
+                "pid": Column(samples.pid.astype(np.int64)),
+            },
+            weight=None if is_clock else period,
+            stack=stack,
+        )
+        return batch.select(np.flatnonzero(samples.pid != 0))
+
+    def losses(self) -> Losses:
+        """Return what found no room in a ring or in memory, and the periods in which the kernel held samples back."""
+        lost = sum(drain.dropped for drain in self._drains)
+        reasons = []
+        if lost:
+            reasons.append("records found no room in a ring of the kernel's")
+        if self._overrun:
+            reasons.append(f"samples came when {self.context.memory_bytes} bytes, the bound of one request, were held")
+        if self._throttled:
+            reasons.append("the kernel held samples back that came faster than kernel.perf_event_max_sample_rate")
+        return Losses(
+            dropped=lost + self._overrun,
+            throttled=self._throttled,
+            reasons=tuple(reasons),
+            drains=tuple(self._drains),
+        )
+
+    def fields(self) -> Mapping[str, int]:
+        """Return how many samples were delivered, those of the idle task apart, and for how long the tasks ran."""
+        delivered = sum(int((samples.pid != 0).sum()) for samples in self._taken)
+        fields = {"delivered": delivered}
+        if self._is_of_tasks:
+            return {**fields, "ran_ns": self._running_ns}
+        return {**fields, "idle": self._idle}
+
+    def facts(self) -> tuple[str, ...]:
+        """Say the rate that was asked for and the one that came, and what could not be named."""
+        hz, delivered = self.sampling.hz, self.fields()["delivered"]
+        said: list[str] = []
+        if hz is not None and self._is_of_tasks and self._running_ns:
+            seconds = self._running_ns / 1e9
+            said.append(f"{hz} samples a second were asked for, and {delivered / seconds:.1f} came of each that ran")
+        if self._idle:
+            said.append(f"{self._idle} samples of idle cpus are left out")
+        return (*said, *self._symboliser.notes)
+
+    def degradations(self) -> tuple[str, ...]:
+        """Say that the kernel's own code was not sampled, where it was not."""
+        if not self._opener.is_user_only:
+            return ()
+        return (f"the kernel's own code is not sampled ({describe_paranoia()})",)
+
+
+def _get_time(record: Record) -> int:
+    return 0 if isinstance(record, Lost) else record.time_ns
+
+
+def _check_rate(sampling: Sampling) -> None:
+    """Raise MachineRefused for a rate that the kernel does not allow."""
+    try:
+        allowed = int(read_file("/", "/proc/sys/kernel/perf_event_max_sample_rate"))
+    except (OSError, ValueError):
+        return
+    if sampling.hz is not None and sampling.hz > allowed:
+        raise MachineRefused(
+            f"{sampling.hz} samples a second are more than this kernel takes (kernel.perf_event_max_sample_rate is "
+            f"{allowed})",
+            "ask for fewer, or raise the setting",
+        )

@@ -1,0 +1,37 @@
+"""What each task called itself when: from records, and from /proc for those that were there before."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from omn_kernel.procfs.process import find_comm
+
+
+class TaskNames:
+    """The names of tasks over time."""
+
+    def __init__(self, sysroot: str) -> None:
+        self._sysroot = sysroot
+        self._names: dict[int, list[tuple[int, bytes]]] = {}
+
+    def note(self, tid: int, comm: bytes, ts_ns: int) -> None:
+        """Note that a task took a name."""
+        self._names.setdefault(tid, []).append((ts_ns, comm))
+
+    def note_start(self, parent: int, tid: int, ts_ns: int) -> None:
+        """Note that a task began, with the name of the one that made it; an earlier task of its number is another."""
+        comm = self.find(parent, ts_ns)
+        self._names[tid] = [] if comm is None else [(ts_ns, comm)]
+
+    def follow(self, pid: int, tid: int) -> None:
+        """Read the name of a task at its first sight. One that is gone already stays without."""
+        if tid not in self._names:
+            comm = find_comm(self._sysroot, pid, tid)
+            self._names[tid] = [] if comm is None else [(0, comm)]
+
+    def find(self, tid: int, ts_ns: int) -> bytes | None:
+        """Find what a task called itself at a time, None where nobody said."""
+        names = self._names.get(tid)
+        if not names:
+            return None
+        return names[max(bisect_right([since for since, _ in names], ts_ns) - 1, 0)][1]

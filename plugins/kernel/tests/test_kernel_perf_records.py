@@ -1,0 +1,194 @@
+"""Records of perf events taken apart: samples in columns, chains, the other records, and bytes that are none."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from omn_kernel.native._perf import lib
+from omn_kernel.perf.attributes import Sampling
+from omn_kernel.perf.chains import compute_addresses
+from omn_kernel.perf.records import Ended, Lost, Mapped, Named, Record, Records, Started, Throttled, parse_records
+
+KERNEL, USER = (1 << 64) - 128, (1 << 64) - 512
+"""PERF_CONTEXT_KERNEL and PERF_CONTEXT_USER, the marks between the parts of a chain."""
+
+
+def make_record(kind: int, body: bytes, misc: int = 0) -> bytes:
+    body += b"\0" * (-len(body) % 8)
+    return struct.pack("=IHH", kind, misc, 8 + len(body)) + body
+
+
+def make_sample(pid: int, tid: int, time: int, cpu: int, period: int, chain: list[int] | None = None) -> bytes:
+    address = 0x1000 if not chain else chain[-1]
+    body = struct.pack("=QiiQIIQ", address, pid, tid, time, cpu, 0, period)
+    if chain is not None:
+        body += struct.pack(f"={len(chain) + 1}Q", len(chain), *chain)
+    return make_record(lib.PERF_RECORD_SAMPLE, body)
+
+
+def make_trailer(time: int) -> bytes:
+    return struct.pack("=IIQII", 1, 1, time, 0, 0)
+
+
+def pad(text: bytes) -> bytes:
+    return text + b"\0" * (8 - len(text) % 8)
+
+
+def parse(*records: bytes, has_chains: bool = True) -> Records:
+    return parse_records(np.frombuffer(b"".join(records), np.uint8), Sampling(hz=997, has_chains=has_chains))
+
+
+def test_samples_stand_in_columns() -> None:
+    """A row each, in order, with the chain's addresses alone and how many of them are the kernel's."""
+    samples = parse(
+        make_sample(7, 8, 100, 1, 1003009, [KERNEL, 0xFFFF800000000010, 0xFFFF800000000020, USER, 0x400, 0x500]),
+        make_sample(7, 9, 200, 0, 5, []),
+        make_sample(-1, -1, 300, 0, 6, [USER, 0x600]),
+    ).samples
+    assert samples.pid.tolist() == [7, 7, -1]
+    assert samples.tid.tolist() == [8, 9, -1]
+    assert samples.time.tolist() == [100, 200, 300]
+    assert samples.cpu.tolist() == [1, 0, 0]
+    assert samples.period.tolist() == [1003009, 5, 6]
+    assert samples.chain_starts.tolist() == [0, 4, 4]
+    assert samples.chain_lengths.tolist() == [4, 0, 1]
+    assert samples.kernel_frames.tolist() == [2, 0, 0]
+    assert samples.addresses.tolist() == [0xFFFF800000000010, 0xFFFF800000000020, 0x400, 0x500, 0x600]
+    assert len(samples) == 3
+    assert samples.nbytes > 0
+
+
+def test_the_address_of_a_caller_is_inside_its_call() -> None:
+    """One before where it is returned to; the first of the kernel's part and of the program's is where it was."""
+    samples = parse(
+        make_sample(7, 7, 1, 0, 1, [KERNEL, 0xFFFF800000000010, 0xFFFF800000000020, USER, 0x400, 0x500]),
+        make_sample(7, 7, 2, 0, 1, []),
+        make_sample(7, 7, 3, 0, 1, [USER, 0x600, 0x700]),
+        make_sample(7, 7, 4, 0, 1, [KERNEL, 0xFFFF800000000030]),
+    ).samples
+    assert compute_addresses(samples).tolist() == [
+        0xFFFF800000000010,
+        0xFFFF80000000001F,
+        0x400,
+        0x4FF,
+        0x600,
+        0x6FF,
+        0xFFFF800000000030,
+    ]
+
+
+def test_samples_without_chains_have_none() -> None:
+    """What was not asked for is not read out of what follows."""
+    samples = parse(make_sample(1, 1, 5, 0, 3), make_sample(1, 1, 6, 0, 3), has_chains=False).samples
+    assert samples.chain_lengths.tolist() == [0, 0]
+    assert samples.time.tolist() == [5, 6]
+
+
+def test_a_fixed_period_is_what_each_sample_stands_for() -> None:
+    """The records of such an event carry none."""
+    body = struct.pack("=QiiQIIQQ", 1, 1, 1, 5, 0, 0, 1, 0x400)
+    data = np.frombuffer(make_record(lib.PERF_RECORD_SAMPLE, body), np.uint8)
+    samples = parse_records(data, Sampling(period=100, has_chains=True)).samples
+    assert (samples.period.tolist(), samples.addresses.tolist()) == ([100], [0x400])
+
+
+def test_a_chain_longer_than_its_record_is_no_chain() -> None:
+    """No kernel writes one: nothing beyond the record is read."""
+    body = struct.pack("=QiiQIIQ", 1, 1, 1, 1, 0, 0, 1) + struct.pack("=Q", 1 << 60)
+    records = parse(make_record(lib.PERF_RECORD_SAMPLE, body), make_sample(2, 2, 2, 0, 2, [USER, 3]))
+    assert records.samples.chain_lengths.tolist() == [0, 1]
+    assert records.cut_bytes == 0
+
+
+def test_other_records_are_made_one_by_one() -> None:
+    """Names, starts, ends, mappings, losses and throttling, each with its time where it has one."""
+    mapping = struct.pack("=iiQQQIIQQII", 7, 7, 0x1000, 0x2000, 0x3000, 8, 1, 99, 0, 5, 2)
+    others = parse(
+        make_record(lib.PERF_RECORD_COMM, struct.pack("=ii", 7, 8) + pad(b"a b;c") + make_trailer(10)),
+        make_record(
+            lib.PERF_RECORD_COMM,
+            struct.pack("=ii", 7, 7) + pad(b"\xff") + make_trailer(11),
+            lib.PERF_RECORD_MISC_COMM_EXEC,
+        ),
+        make_record(lib.PERF_RECORD_FORK, struct.pack("=iiiiQ", 9, 7, 9, 8, 12) + make_trailer(12)),
+        make_record(lib.PERF_RECORD_EXIT, struct.pack("=iiiiQ", 9, 7, 10, 8, 13) + make_trailer(13)),
+        make_record(lib.PERF_RECORD_MMAP2, mapping + pad(b"/lib/x y") + make_trailer(14)),
+        make_record(lib.PERF_RECORD_LOST, struct.pack("=QQ", 1, 33) + make_trailer(15)),
+        make_record(lib.PERF_RECORD_LOST_SAMPLES, struct.pack("=Q", 44) + make_trailer(16)),
+        make_record(lib.PERF_RECORD_THROTTLE, struct.pack("=QQQ", 17, 1, 1) + make_trailer(17)),
+        make_record(1000, b"from a kernel of another time"),
+    ).others
+    assert others == (
+        Named(7, 8, b"a b;c", False, 10),
+        Named(7, 7, b"\xff", True, 11),
+        Started(9, 9, 7, 8, 12),
+        Ended(9, 10, 13),
+        Mapped(7, 0x1000, 0x2000, 0x3000, (8, 1), 99, b"/lib/x y", 14),
+        Lost(33),
+        Lost(44),
+        Throttled(17),
+    )
+
+
+def test_a_record_shorter_than_its_kind_is_passed_over() -> None:
+    """And what follows it is read."""
+    records = parse(*(make_record(kind, b"") for kind in range(1, 14)), make_sample(1, 1, 1, 0, 1, []))
+    assert records.others == ()
+    assert len(records.samples) == 1
+
+
+def test_nothing_is_nothing() -> None:
+    """An empty drain has no rows."""
+    records = parse()
+    assert (len(records.samples), records.others, records.cut_bytes) == (0, (), 0)
+
+
+def test_a_record_that_is_cut_is_counted_and_not_read() -> None:
+    """Half a record tells nothing."""
+    whole = make_sample(1, 1, 1, 0, 1, [USER, 2])
+    records = parse(whole, whole[:-8])
+    assert len(records.samples) == 1
+    assert records.cut_bytes == len(whole) - 8
+
+
+@given(st.binary(max_size=600), st.booleans(), st.sampled_from([None, 997]))
+def test_any_bytes_are_taken_apart_within_bounds(data: bytes, has_chains: bool, hz: int | None) -> None:
+    """Whatever stands there, what is read is within it and adds up."""
+    records = parse_records(np.frombuffer(data, np.uint8), Sampling(hz, 7, has_chains=has_chains))
+    assert 0 <= records.cut_bytes <= len(data)
+    assert len(records.samples) + len(records.others) <= len(data) // 8
+    assert int(records.samples.chain_lengths.sum()) == len(records.samples.addresses) or not len(records.samples)
+    assert 8 * len(records.samples.addresses) <= len(data)
+
+
+SAMPLE = st.tuples(st.integers(1, 1 << 22), st.integers(0, 1 << 62), st.lists(st.integers(1, 1 << 47), max_size=9))
+
+
+@given(st.lists(st.one_of(SAMPLE, st.just(None)), max_size=20))
+def test_what_is_written_is_what_is_read(written: list[tuple[int, int, list[int]] | None]) -> None:
+    """Samples and losses in any order: each is there, with its own chain."""
+    parts = [
+        make_record(lib.PERF_RECORD_LOST, struct.pack("=QQ", 1, 2) + make_trailer(1))
+        if one is None
+        else make_sample(one[0], one[0], one[1], 0, 1, [USER, *one[2]])
+        for one in written
+    ]
+    records = parse(*parts)
+    samples = records.samples
+    expected = [one for one in written if one is not None]
+    read = [
+        (pid, time, samples.addresses[start : start + length].tolist())
+        for pid, time, start, length in zip(
+            samples.pid.tolist(),
+            samples.time.tolist(),
+            samples.chain_starts.tolist(),
+            samples.chain_lengths.tolist(),
+            strict=True,
+        )
+    ]
+    assert read == expected
+    lost: tuple[Record, ...] = tuple(Lost(2) for one in written if one is None)
+    assert records.others == lost

@@ -1,0 +1,198 @@
+"""Sampling: samples that add up to what ran, stacks of code that is known, and what stands between."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compiled import compile_c
+from omn_kernel.perf.sampling import SamplingCollector
+from omn_kernel.probes.events import probe_perf
+from shapes import make_resolved
+
+from omn_core.api import Batch, BoundTarget, MachineRefused, Need, NotCollected, ProbeContext, RequestError, State
+from omn_core.model.batch import Names
+from omn_core.model.collector import RunContext
+from omn_core.model.request import Request
+from omn_core.model.stacks import Stacks
+from omn_core.testing.fixtures import Command
+from omn_core.testing.harness import bind_machine, bind_processes, release
+from omn_core.testing.workloads import Running, Workload, make_workload, spin, touch_pages
+
+Start = Callable[[Workload], Running]
+
+
+class Clock(SamplingCollector):
+    """On-cpu time."""
+
+    event = "sw:cpu-clock"
+    value = "value"
+
+
+class Faults(SamplingCollector):
+    """Page faults."""
+
+    event = "sw:page-faults"
+    value = "value"
+
+
+class Sampled:
+    """A collector over one target, until `finish` hands its events over."""
+
+    def __init__(self, collector: SamplingCollector, target: BoundTarget, **asked: Any) -> None:
+        answer = probe_perf(Need("", "perf", collector.event), ProbeContext(target.target.kind))
+        if answer.state is State.RESTRICTED or answer.reason is not None:
+            pytest.skip(f"perf events are closed to this user: {answer.reason}")
+        self.collector = collector
+        self.stacks = Stacks()
+        self.context = RunContext(Names(), time.monotonic_ns, stacks=self.stacks)
+        self._target = target
+        request = Request("f.x", "sample", target=target.target, **asked)
+        collector.prepare(make_resolved(mode="sample", request=request, target=target.target), self.context)
+        collector.attach(target)
+
+    def finish(self) -> Batch:
+        self.collector.sample(self.context.clock())
+        batch = self.collector.stop()
+        release(self._target)
+        return batch
+
+
+@pytest.mark.spec("KRN-7", "CPU-1", "SRC-1")
+def test_samples_add_up_to_the_time_that_was_run(workload: Start) -> None:
+    """A second of work, in a process and its child: delivered and lost make it up to a hundredth."""
+    child = workload(
+        make_workload(
+            "burn in two",
+            "step('ready')\nif os.fork() == 0:\n    burn(500_000_000)\n    os._exit(0)\n"
+            "burn(500_000_000)\nos.wait()\nstep('burnt')",
+        )
+    )
+    child.wait("ready")
+    sampled = Sampled(Clock(), bind_processes(child.pid))
+    child.release()
+    child.wait("burnt")
+    batch = sampled.finish()
+    losses, fields = sampled.collector.losses(), sampled.collector.fields()
+    total = int(batch.attributes["value"].values.sum())
+    period = int(batch.attributes["value"].values[0])
+    assert total + losses.dropped * period == pytest.approx(fields["ran_ns"], rel=0.01)
+    assert fields["ran_ns"] >= 990_000_000
+    assert fields["delivered"] == len(batch)
+    assert set(batch.attributes["pid"].values.tolist()) > {child.pid}
+    assert "997 samples a second were asked for" in sampled.collector.facts()[0]
+
+
+SOURCE = """
+#include <stdint.h>
+volatile uint64_t sink;
+__attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sink += i; }
+__attribute__((noinline)) void caller(int n) { leaf(n); sink++; }
+int main(void) { for (int i = 0; i < 4000; i++) caller(100000); return 0; }
+"""
+
+
+@pytest.mark.spec("STK-3")
+def test_stacks_are_those_of_the_code(tmp_path: Path, omn: Command) -> None:
+    """A program whose every sample is in one call tree: the leaf, its caller, main, and the file that holds them.
+
+    Without optimisation: a compiler gives a function that calls nobody no frame otherwise, and its caller is lost.
+    """
+    program = compile_c(tmp_path, "tree", SOURCE, "-O0", "-fno-omit-frame-pointer")
+    sampled = omn("cpu.profile", "--format", "json", "--", str(program))
+    if sampled.code == 1:
+        pytest.skip(f"perf events are closed to this user: {sampled.stderr}")
+    rows = sampled.result["series"][0]["emits"]["stack"]["rows"]
+    total = sum(row["weight"] for row in rows)
+    inside = [row for row in rows if row["frames"][:3] == ["leaf", "caller", "main"]]
+    assert sum(row["weight"] for row in inside) > 0.8 * total
+    assert inside[0]["named_by"][:3] == ["symtab"] * 3
+    assert inside[0]["objects"][:3] == [str(program)] * 3
+    assert sampled.result["unit"] == "ns"
+    assert total == pytest.approx(sampled.document["program"]["cpu_ns"], rel=0.2)
+
+
+def test_each_fault_of_a_period_of_one_is_a_sample(workload: Start) -> None:
+    """An event of every fault weighs one, and names who faulted."""
+    child = workload(touch_pages(2000))
+    child.wait("ready")
+    sampled = Sampled(Faults(), bind_processes(child.pid), period=1)
+    child.release()
+    child.wait("touched")
+    batch = sampled.finish()
+    assert sampled.collector.losses().is_empty
+    assert batch.weight is not None
+    assert 2000 <= len(batch) == int(batch.weight.sum()) <= 2200
+    assert set(batch.keys["task"].values.tolist()) == {child.pid}
+    assert set(batch.keys["comm"].to_list()) == {Path(f"/proc/{child.pid}/comm").read_text().strip()}
+
+
+def test_a_longer_period_weighs_each_sample(workload: Start) -> None:
+    """One in a hundred, each for a hundred."""
+    child = workload(touch_pages(3000))
+    child.wait("ready")
+    sampled = Sampled(Faults(), bind_processes(child.pid), period=100, stack="none")
+    child.release()
+    child.wait("touched")
+    batch = sampled.finish()
+    assert batch.stack is None
+    assert set(batch.weight.tolist() if batch.weight is not None else ()) == {100}
+    assert 30 <= len(batch) <= 33
+
+
+@pytest.mark.spec("KRN-11")
+def test_the_machine_is_sampled_without_its_idle_task(workload: Start) -> None:
+    """A cpu that rests is counted and in no row; a program that runs is in them."""
+    child = workload(spin(300_000_000))
+    child.wait("ready")
+    sampled = Sampled(Clock(), bind_machine())
+    child.release()
+    child.wait("spun")
+    batch = sampled.finish()
+    pids = batch.attributes["pid"].values
+    assert 0 not in set(pids.tolist())
+    assert (pids == child.pid).sum() > 100
+    assert "idle" in sampled.collector.fields()
+
+
+def test_what_finds_no_room_in_memory_is_counted(workload: Start) -> None:
+    """Past the bound of a request samples are dropped, with the reason."""
+    child = workload(spin(100_000_000))
+    child.wait("ready")
+    sampled = Sampled(Clock(), bind_processes(child.pid))
+    object.__setattr__(sampled.collector.context, "memory_bytes", 10)
+    child.release()
+    child.wait("spun")
+    assert len(sampled.finish()) == 0
+    losses = sampled.collector.losses()
+    assert losses.dropped > 50
+    assert "10 bytes" in losses.reasons[0]
+
+
+def test_nothing_stays_open(workload: Start) -> None:
+    """Events and rings are closed, also of a collector whose attach was refused."""
+    child = workload(spin(1_000_000))
+    child.wait("ready")
+    before, maps = len(os.listdir("/proc/self/fd")), Path("/proc/self/maps").read_text().count("perf_event")
+    for _ in range(3):
+        Sampled(Clock(), bind_processes(child.pid)).finish()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert Path("/proc/self/maps").read_text().count("perf_event") == maps
+
+
+def test_what_nobody_wrote_or_the_kernel_does_not_allow_is_refused() -> None:
+    """Whose gap each is: a walk and a source of symbols the build's, a rate the machine's."""
+    target = bind_processes(os.getpid())
+    with pytest.raises(NotCollected, match="walks stacks by 'dwarf'"):
+        Sampled(Clock(), target, stack="dwarf")
+    with pytest.raises(NotCollected, match="'debuginfod'"):
+        Sampled(Clock(), target, symbols="debuginfod")
+    with pytest.raises(RequestError, match="every 10000 ns at most"):
+        Sampled(Clock(), target, period=500)
+    with pytest.raises(MachineRefused, match="perf_event_max_sample_rate"):
+        Sampled(Clock(), target, hz=100_000_000)
+    release(target)
