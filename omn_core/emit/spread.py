@@ -68,6 +68,15 @@ def compute_spread(key: Any, values: Sequence[float | None]) -> SeriesSpread:
     return SeriesSpread(key, count, mean, deviation, min(known), max(known), error, tuple(values))
 
 
+_MOST_NAMED = 20
+
+
+def say_runs(numbers: Sequence[int]) -> str:
+    """Return which runs, by their numbers; of very many the first, and how many more."""
+    named = f"run {', '.join(map(str, numbers[:_MOST_NAMED]))}"
+    return named if len(numbers) <= _MOST_NAMED else f"{named} and {len(numbers) - _MOST_NAMED} more"
+
+
 def _say_losses(results: Sequence[tuple[int, Result]]) -> list[str]:
     """Say which runs lost what, where any did; and that the runs are no equals where they lost differently."""
     from omn_core.model.losses import COUNTS
@@ -78,6 +87,6 @@ def _say_losses(results: Sequence[tuple[int, Result]]) -> list[str]:
         lost.setdefault(", ".join(kinds) or "nothing", []).append(number)
     if list(lost) == ["nothing"]:
         return []
-    each = [f"{what} in run {', '.join(map(str, numbers))}" for what, numbers in lost.items()]
+    each = [f"{what} in {say_runs(numbers)}" for what, numbers in lost.items()]
     uneven = "" if len(lost) == 1 else ": the spread is over runs that lost different amounts"
     return [f"lost {'; '.join(each)}{uneven}"]

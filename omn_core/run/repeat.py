@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from omn_core.emit.spread import compute_repeat
+from omn_core.emit.spread import compute_repeat, say_runs
 from omn_core.errors import Refused, RunFailed
 from omn_core.model.resolved import ResolvedSession
 from omn_core.model.result import Document
@@ -138,5 +138,5 @@ def _say_exits(documents: Sequence[Document]) -> list[str]:
             exits.setdefault(words, []).append(number)
     if len(exits) < 2:
         return []
-    each = "; ".join(f"{words} in run {', '.join(map(str, numbers))}" for words, numbers in exits.items())
+    each = "; ".join(f"{words} in {say_runs(numbers)}" for words, numbers in exits.items())
     return [f"the program did not end alike in every run: {each}"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapes import make_batch, make_document, make_result
 
-from omn_core.emit.spread import compute_repeat, compute_spread
+from omn_core.emit.spread import compute_repeat, compute_spread, say_runs
 from omn_core.format.as_json import JSON
 from omn_core.format.as_ndjson import NDJSON
 from omn_core.format.as_text import TEXT
@@ -153,3 +153,10 @@ def test_text_shows_the_spread_of_each_series_greatest_first() -> None:
     single = render(TEXT, make_repeated(*(make_result(make_batch([value])) for value in range(1, 24))))
     assert "each run: 1 B, 2 B, 3 B" in single
     assert "... 3 more" in single
+
+
+def test_of_very_many_runs_the_first_are_named() -> None:
+    """A note of a thousand numbers hides what it says; each run's own document has the rest."""
+    assert say_runs([2, 5]) == "run 2, 5"
+    assert say_runs(range(1, 21)) == f"run {', '.join(map(str, range(1, 21)))}"
+    assert say_runs(range(1, 1001)) == f"{say_runs(range(1, 21))} and 980 more"
