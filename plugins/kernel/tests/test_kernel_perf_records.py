@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from omn_kernel.native._perf import lib
 from omn_kernel.perf.attributes import Sampling
 from omn_kernel.perf.chains import compute_addresses
-from omn_kernel.perf.records import Ended, Lost, Mapped, Named, Record, Records, Started, Throttled, parse_records
+from omn_kernel.perf.records import (
+    Ended,
+    Lost,
+    Mapped,
+    Named,
+    Record,
+    Records,
+    Samples,
+    Started,
+    Throttled,
+    parse_records,
+)
 
 KERNEL, USER = (1 << 64) - 128, (1 << 64) - 512
 """PERF_CONTEXT_KERNEL and PERF_CONTEXT_USER, the marks between the parts of a chain."""
@@ -138,6 +149,19 @@ def test_a_record_shorter_than_its_kind_is_passed_over() -> None:
     records = parse(*(make_record(kind, b"") for kind in range(1, 14)), make_sample(1, 1, 1, 0, 1, []))
     assert records.others == ()
     assert len(records.samples) == 1
+
+
+def test_samples_laid_end_to_end_keep_their_chains() -> None:
+    """The second part's begin where the first part's end."""
+    parts = [
+        parse(make_sample(1, 1, 1, 0, 1, [USER, 2, 3]), make_sample(1, 1, 2, 0, 1, [])).samples,
+        parse().samples,
+        parse(make_sample(2, 2, 3, 0, 1, [KERNEL, 4, USER, 5])).samples,
+    ]
+    joined = Samples.concatenate(parts)
+    assert joined.addresses.tolist() == [2, 3, 4, 5]
+    assert (joined.chain_starts.tolist(), joined.chain_lengths.tolist()) == ([0, 2, 2], [2, 0, 2])
+    assert (joined.pid.tolist(), joined.kernel_frames.tolist()) == ([1, 1, 2], [0, 0, 1])
 
 
 def test_nothing_is_nothing() -> None:

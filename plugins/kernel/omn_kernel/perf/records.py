@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -43,6 +43,15 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.ip)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Samples]) -> Samples:
+        """Lay samples end to end, their chains too. There is at least one part."""
+        columns = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in attrs.fields(cls)
+        }
+        ends = np.cumsum(columns["chain_lengths"])
+        return cls(**{**columns, "chain_starts": ends - columns["chain_lengths"]})
 
     @property
     def nbytes(self) -> int:

@@ -74,6 +74,7 @@ class SamplingCollector(CollectorBase, ABC):
         self._late: list[Record] = []
         self._held_bytes = self._idle = self._throttled = self._overrun = self._running_ns = 0
         self._drains: list[Drain] = []
+        self._notes: tuple[str, ...] = ()
         self._events: SampledEvents | None = None
 
     def attach(self, target: BoundTarget) -> None:
@@ -118,7 +119,11 @@ class SamplingCollector(CollectorBase, ABC):
         self._events.close()
         self._events = None
         self._note_others(self._late)
-        return Batch.concatenate([self._make_batch(samples) for samples in self._taken])
+        # Named all together, so that each mapping is looked up once.
+        batch = self._make_batch(Samples.concatenate(self._taken)) if self._taken else Batch.empty()
+        self._notes = self._symboliser.notes
+        self._symboliser.close()
+        return batch
 
     def _take(self, data: np.ndarray[tuple[int], np.dtype[np.uint8]], until_ns: int) -> None:
         records = parse_records(data, self.sampling)
@@ -229,7 +234,7 @@ class SamplingCollector(CollectorBase, ABC):
             said.append(f"{hz} samples a second were asked for, and {delivered / seconds:.1f} came of each that ran")
         if self._idle:
             said.append(f"{self._idle} samples of idle cpus are left out")
-        return (*said, *self._symboliser.notes)
+        return (*said, *self._notes)
 
     def degradations(self) -> tuple[str, ...]:
         """Say that the kernel's own code was not sampled, where it was not."""
