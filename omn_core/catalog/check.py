@@ -27,8 +27,10 @@ def check_vocabulary(added: WrittenVocabulary, family: str) -> Iterator[Complain
                 yield (group, word), f"a family's own word starts with its name: {family}.{word}"
     for word, meaning in added.units.items():
         yield from iter_unknown(("units", word), "scale", [meaning.scale], SCALES)
-    for word in added.labels.keys() - added.keys.keys():
-        yield ("labels", word), f"a family labels keys of its own vocabulary, and {word!r} is none of them"
+    for group, words in (("labels", [*added.labels]), ("apart", [*added.apart])):
+        for word in words:
+            if word not in added.keys:
+                yield (group,), f"{group} are of keys of the family's own vocabulary, and {word!r} is none of them"
     for group in ("determinism", "regimes", "emits"):
         for word in getattr(added, group):
             yield (group, word), f"{group} are the core's to name"

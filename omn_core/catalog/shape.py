@@ -74,6 +74,7 @@ class WrittenVocabulary:
     regimes: dict[str, str] = attrs.field(factory=dict)
     emits: dict[str, str] = attrs.field(factory=dict)
     labels: dict[str, str] = attrs.field(factory=dict)
+    apart: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -219,10 +220,11 @@ def make_request(written: WrittenRequest) -> Request:
 
 
 def widen(words: Vocabulary, added: WrittenVocabulary) -> Vocabulary:
-    """Return a vocabulary with the keys, units and labels that a file adds."""
+    """Return a vocabulary with the keys and units that a file adds, and what it says of its keys."""
     return attrs.evolve(
         words,
         keys={**words.keys, **added.keys},
         units={**words.units, **added.units},
         labels={**words.labels, **added.labels},
+        apart=(*words.apart, *added.apart),
     )

@@ -54,7 +54,8 @@ def make_plain_words(vocabulary: Vocabulary, family: str) -> dict[str, Any]:
     keys = {name: meaning for name, meaning in vocabulary.keys.items() if name.startswith(mine)}
     units = {name: _plain(attrs.asdict(unit)) for name, unit in vocabulary.units.items() if name.startswith(mine)}
     labels = {name: attribute for name, attribute in vocabulary.labels.items() if name.startswith(mine)}
-    return _plain({"keys": keys, "units": units, "labels": labels})
+    apart = [name for name in vocabulary.apart if name.startswith(mine)]
+    return _plain({"keys": keys, "units": units, "labels": labels, "apart": apart})
 
 
 def make_plain_entry(entry: Entry) -> dict[str, Any]:

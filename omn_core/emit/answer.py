@@ -56,6 +56,7 @@ def answer(
             scale=resolved.scale,
             labels=resolved.labels,
             stacks=stacks,
+            apart=resolved.apart,
         )
 
     together = {

@@ -29,7 +29,8 @@ class Series:
     `label` names the series where a row must be shown for it (its target, when nothing was counted);
     `merges_ticks` says that the rows of one instant are parts of one measurement (a polled source whose values sum);
     `scale` is the vocabulary's word for how numbers of the unit scale, None where it has none; `labels` names the
-    attribute that says what a key is called; `stacks` is the run's table, which the events' stacks are numbers in.
+    attribute that says what a key is called; `apart` are the keys whose values count different things; `stacks` is the
+    run's table, which the events' stacks are numbers in.
     """
 
     key: Mapping[str, Any]
@@ -44,6 +45,7 @@ class Series:
     scale: str | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict)
     stacks: Stacks | None = None
+    apart: tuple[str, ...] = ()
 
     @cached_property
     def column(self) -> Column | None:

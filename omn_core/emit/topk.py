@@ -22,7 +22,8 @@ DEFAULT_ROWS = 10
 class TopK:
     """The N values of an attribute whose events sum to most; without an attribute the series ranked among themselves.
 
-    Events that lack the attribute rank together, as `?`. Equal sums stand in the order of the attribute's values.
+    What is ranked by a key whose values count different things has no shares. Events that lack the attribute rank
+    together, as `?`. Equal sums stand in the order of the attribute's values.
     """
 
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
@@ -50,7 +51,7 @@ class TopK:
             return answers
         totals = [sum(row["value"] or 0 for row in answer["rows"]) for answer in answers]
         ranked = set(sorted(range(len(several)), key=lambda place: -totals[place])[: spec.count or DEFAULT_ROWS])
-        whole = sum(totals)
+        whole = None if any(name in one.apart for one in several for name in one.key) else sum(totals)
         for place, answer in enumerate(answers):
             kept = answer["rows"] if place in ranked else []
             answer["rows"] = [_row(row["key"], row["value"], whole, row.get("labels")) for row in kept]
@@ -79,7 +80,7 @@ def _rank(series: Series, attribute: str, rows: int) -> list[Answer]:
         column = column.select(series.measured)
     codes, labels = compute_codes(column, len(series.values))
     sums = compute_sums(codes, series.sums, len(labels))
-    total = compute_total(series.sums)
+    total = None if attribute in series.apart else compute_total(series.sums)
     first = _order(sums)[:rows]
     names = [UNKNOWN if labels[place] is None else labels[place] for place in first]
     called = _find_called(series, attribute, codes, len(labels))
@@ -105,9 +106,9 @@ def _order(sums: Array) -> list[int]:
     return list(np.argsort(-sums.astype(np.float64), kind="stable").tolist())
 
 
-def _row(key: Mapping[str, Any], value: Any, total: float, labels: Mapping[str, str] | None = None) -> Answer:
+def _row(key: Mapping[str, Any], value: Any, total: float | None, labels: Mapping[str, str] | None = None) -> Answer:
     number = to_plain_number(value)
-    share = to_plain_number(number / total) if number is not None and total > 0 else None
+    share = to_plain_number(number / total) if number is not None and total is not None and total > 0 else None
     return {"key": key, **({"labels": labels} if labels else {}), "value": number, "share": share}
 
 

@@ -152,8 +152,8 @@ class Entry:
 class Vocabulary:
     """The words every catalog shares, and what each means.
 
-    Units map to `UnitMeaning`, labels a key to the attribute that says what it is called; the rest map a word to its
-    one-line meaning.
+    Units map to `UnitMeaning`, labels a key to the attribute that says what it is called; `apart` are the keys whose
+    values count different things; the rest map a word to its one-line meaning.
     """
 
     keys: Mapping[str, str]
@@ -162,6 +162,7 @@ class Vocabulary:
     regimes: Mapping[str, str]
     emits: Mapping[str, str]
     labels: Mapping[str, str] = attrs.field(factory=dict)
+    apart: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -53,9 +53,9 @@ class ResolvedRequest:
     left no choice about; `filter_fields` the fields that its filter names, and `filter_applied_by` who applies it,
     `kernel` or `userspace`, None without one; `scale` the vocabulary's word for how text scales the unit, None where it
     has none; `labels` the attribute that says what a key is called, of the keys that divide the answer where none of
-    them is it. `target` is the cgroup of a container that was asked for; `bound` is where it was found, None for one
-    that the run itself finds. `over_band` is the cost band that was asked where this machine serves the request only
-    through a backend that declares more.
+    them is it; `apart` the vocabulary's keys whose values make no sum. `target` is the cgroup of a container that was
+    asked for; `bound` is where it was found, None for one that the run itself finds. `over_band` is the cost band that
+    was asked where this machine serves the request only through a backend that declares more.
     """
 
     request: Request
@@ -78,6 +78,7 @@ class ResolvedRequest:
     filter_applied_by: str | None = None
     scale: str | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict)
+    apart: tuple[str, ...] = ()
     bound: BoundTarget | None = None
     over_band: str | None = None
 

@@ -140,6 +140,7 @@ def _make_resolved(
         filter_applied_by=_place_filter(completed.filter, backend),
         scale=None if meaning is None else meaning.scale,
         labels=_choose_labels(completed, backend),
+        apart=completed.vocabulary.apart,
         bound=completed.bound,
         over_band=over_band,
     )

@@ -52,6 +52,9 @@ def test_a_ranking_without_an_attribute_ranks_the_series() -> None:
         [],
     ]
     assert [row["share"] for row in series[0].emits["topk@comm"]["rows"]] == [2 / 3, 1 / 3]
+    series, _ = ask(batch, ("topk:2", "topk@comm"), keys=("cpu",), mode="trace", apart=("cpu",))
+    assert [row["share"] for one in series for row in one.emits["topk:2"]["rows"]] == [None, None]
+    assert [row["share"] for row in series[0].emits["topk@comm"]["rows"]] == [2 / 3, 1 / 3]
 
 
 def test_an_emit_that_answers_fewer_series_than_there_are_is_named() -> None:

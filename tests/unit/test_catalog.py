@@ -249,7 +249,22 @@ def test_a_family_labels_keys_of_its_own(laboratory: Any, record_of: Any, entry_
     assert catalog.vocabulary.labels["iface"] == "name"
     laboratory.install_lab(f"{own.replace('labels: {lab.layer', 'labels: {cpu')}sources:\n{body}\n")
     registry, _ = laboratory.load()
-    assert "a family labels keys of its own vocabulary, and 'cpu' is none" in record_of(registry, "lab").reason
+    assert "labels are of keys of the family's own vocabulary, and 'cpu' is none" in record_of(registry, "lab").reason
+
+
+@pytest.mark.spec("PLG-10")
+def test_a_family_says_which_of_its_keys_count_different_things(
+    laboratory: Any, record_of: Any, entry_text: Any
+) -> None:
+    """Beside those of the shared vocabulary; a key of another's it cannot speak for."""
+    body = "\n".join("  " + line for line in entry_text({"keys": "[lab.layer, task]"}).splitlines())
+    own = "vocabulary:\n  keys: {lab.layer: 'a layer'}\n  apart: [lab.layer]\n"
+    laboratory.install_lab(f"{own}sources:\n{body}\n")
+    _, catalog = laboratory.load()
+    assert catalog.vocabulary.apart == ("counter", "lab.layer")
+    laboratory.install_lab(f"{own.replace('[lab.layer]', '[cpu]')}sources:\n{body}\n")
+    registry, _ = laboratory.load()
+    assert "apart are of keys of the family's own vocabulary, and 'cpu' is none" in record_of(registry, "lab").reason
 
 
 @pytest.mark.spec("CAT-5")

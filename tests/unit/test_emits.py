@@ -251,6 +251,18 @@ def test_topk_ranks_by_sum() -> None:
     assert [row["key"]["comm"] for row in ties] == ["a", "b"]
 
 
+@pytest.mark.spec("EMT-1")
+def test_what_counts_different_things_has_no_share() -> None:
+    """Octets and datagrams make no sum, so that none is a part of it; what they are divided by within one is."""
+    batch = make_batch([90, 10], keys={"counter": ["octets", "datagrams"]}, comm=["a", "b"])
+    rows = ask("topk@counter", batch, apart=("counter",))["rows"]
+    assert [(row["key"]["counter"], row["value"], row["share"]) for row in rows] == [
+        ("octets", 90, None),
+        ("datagrams", 10, None),
+    ]
+    assert [row["share"] for row in ask("topk@comm", batch, apart=("counter",))["rows"]] == [0.9, 0.1]
+
+
 def test_topk_shows_ten_rows_unless_asked() -> None:
     """`topk@comm` is a top ten."""
     batch = make_batch(list(range(1, 31)), comm=[f"c{number:02}" for number in range(30)])

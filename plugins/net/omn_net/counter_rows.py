@@ -7,7 +7,8 @@ from omn_core.api import RequestError, ResolvedRequest
 
 def check_divided(resolved: ResolvedRequest) -> None:
     """Refuse a request whose figure would add different counters up. Raises RequestError."""
-    if resolved.is_divided_by("counter") or all(emit.name == "raw" for emit in resolved.emits):
+    is_divided = "counter" in (*resolved.keys, *resolved.filter_fields)
+    if is_divided or all(emit.name == "raw" or emit.attribute == "counter" for emit in resolved.emits):
         return
     raise RequestError(
         f"the counters of {resolved.entry.id} count different things, and their sum counts nothing",

@@ -59,6 +59,7 @@ def test_an_interface_is_measured_beside_a_program_from_the_command_line(pair: P
         (("net.errors", "-m", "count", "-e", "count", "--pid", "1", "-d", "1s"), 2, "name one with --iface"),
         (("net.packets", "-m", "count", "-e", "count", "--iface", "omn9", "-d", "1s"), 1, "no interface 'omn9' here"),
         (("net.iface", "-m", "count", "-e", "count", "--iface", "lo", "-d", "1s"), 2, "add --keys counter"),
+        (("net.snmp", "-m", "count", "-e", "topk@counter", "-e", "count", "--system", "-d1s"), 2, "add --keys counter"),
         (("net.bytes", "-m", "count", "-e", "count", "--dev", "vda", "-d", "1s"), 2, "ask io.bytes"),
     ],
 )
