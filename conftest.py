@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
+from skips import is_expected
 
 pytest_plugins = ["omn_core.testing.fixtures"]
 
 # A `python3 -c` of a test would find the tree's own packages before the installed ones, which are what is tested.
 os.environ.setdefault("PYTHONSAFEPATH", "1")
-
-EXPECTED = Path(__file__).parent / "tests" / "expected_skips.txt"
-"""The skips that are expected, one a line: a pattern of test ids, two bars, a part of the reason."""
-
-
-def read_expected() -> list[tuple[str, str]]:
-    """Return (pattern of test ids, part of the reason) of every expected skip."""
-    lines = [line.strip() for line in EXPECTED.read_text().splitlines()]
-    return [
-        (pattern.strip(), reason.strip())
-        for pattern, _, reason in (line.partition("||") for line in lines if line and not line.startswith("#"))
-    ]
-
-
-def is_expected(identifier: str, reason: str) -> bool:
-    """Whether the list names this skip, by its test and by what the machine said."""
-    return any(fnmatch.fnmatch(identifier, pattern) and part in reason for pattern, part in read_expected())
 
 
 class SkipGate:
