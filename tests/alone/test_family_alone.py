@@ -44,3 +44,12 @@ def test_the_family_measures_a_program(omn: Any) -> None:
     assert ran.code == 0, ran.stderr
     assert ran.document["program"]["exit"] == {"code": 0}
     assert ran.result["events_seen"] >= 1
+
+
+@pytest.mark.spec("PLG-7")
+def test_a_format_of_another_distribution_names_it(omn: Any) -> None:
+    """The writers of other tools' formats are not installed here: the build's gap, whatever is asked."""
+    source = omn("list", "--format", "json").document["sources"][0]["id"]
+    ran = omn(source, "--format", "pprof", "--", "true")
+    assert ran.code == 3
+    assert "install omn-export to have it" in ran.stderr
