@@ -101,6 +101,13 @@ def test_interfaces_take_no_privilege() -> None:
     ]
 
 
+@pytest.mark.spec("REQ-16")
+def test_bytes_are_ranked_beside_no_packets(catalog: Catalog) -> None:
+    """The octets of any traffic outnumber everything else that protocols count."""
+    asked = [request for band in catalog.defaults["net"].bands.values() for request in band]
+    assert {request.filter for request in asked if request.source == "net.snmp"} == {'not counter =~ "Octets$"'}
+
+
 @pytest.mark.spec("REQ-16", "RUN-15")
 def test_low_asks_nothing_that_costs_by_the_socket(catalog: Catalog) -> None:
     """A server with fifty thousand connections pays for the cheapest band what an idle machine pays."""
