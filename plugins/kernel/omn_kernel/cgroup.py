@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from omn_core.api import MachineRefused
+from omn_core.api import MachineRefused, RequestError
 from omn_kernel.mounts import Mount, read_mounts
 from omn_kernel.polled import place, read_file
 
@@ -84,10 +84,10 @@ def bind_cgroup_path(path: str, sysroot: str) -> CgroupPlace:
 
     A path under the mount of a hierarchy, by itself or through links, names the cgroup in that hierarchy alone; any
     other is below the root of every hierarchy, and the cgroup is found in those that have it. Raises MachineRefused
-    where none does.
+    where none does, RequestError for a path that steps back.
     """
     if ".." in path.split("/"):
-        raise MachineRefused(f"the cgroup path {path!r} steps back with '..'", "write the path without it")
+        raise RequestError(f"the cgroup path {path!r} steps back with '..'", "write the path without it")
     hierarchies = find_hierarchies(read_mounts(sysroot))
     if not hierarchies:
         raise MachineRefused("no cgroup hierarchy is mounted here")

@@ -20,7 +20,7 @@ from omn_kernel.cgroup_accounts import Throttling, compute_throttling, parse_lim
 from omn_kernel.mounts import Mount, find_tracefs, parse_mountinfo
 from omn_kernel.targets import bind_cgroup, bind_cpu
 
-from omn_core.api import BoundTarget, MachineRefused, ProbeContext, Target
+from omn_core.api import BoundTarget, MachineRefused, ProbeContext, RequestError, Target
 from omn_core.testing.sysroot import Sysroot
 
 HYBRID = """22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -151,8 +151,8 @@ def test_a_plain_folder_is_no_cgroup(hybrid: Sysroot, path: str) -> None:
 
 @pytest.mark.spec("SEC-3")
 def test_a_path_cannot_step_out_of_the_hierarchy(hybrid: Sysroot) -> None:
-    """`..` is refused and not followed."""
-    with pytest.raises(MachineRefused, match="steps back"):
+    """`..` is refused on every machine, and not followed."""
+    with pytest.raises(RequestError, match="steps back"):
         bind(hybrid, "/job/../../../../etc")
 
 
