@@ -12,7 +12,7 @@ import click
 from omn_core.cli.app import Application, get_application
 from omn_core.cli.offer import offer
 from omn_core.cli.options import FOLDER
-from omn_core.cli.output import write_plain
+from omn_core.cli.output import plain_format_option, write_plain
 from omn_core.resolve.complete import find_entry
 from omn_core.resolve.listing import list_sources
 
@@ -21,14 +21,7 @@ from omn_core.resolve.listing import list_sources
     "list", epilog="\b\nExamples:\n  omn list\n  omn list mem --usable\n  omn list mem.faults --format json\n"
 )
 @click.argument("word", required=False, shell_complete=offer("words"))
-@click.option(
-    "--format",
-    "format_name",
-    default="text",
-    metavar="FORMAT",
-    shell_complete=offer("plain formats"),
-    help="text, json, yaml or toml.",
-)
+@plain_format_option
 @click.option("--usable", is_flag=True, help="Only the sources that can be measured here.")
 @click.option("--catalog", "folder", type=FOLDER, metavar="DIR", help="Read this folder.")
 @click.pass_context

@@ -5,11 +5,24 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import click
+
 from omn_core.cli.app import Application
+from omn_core.cli.offer import offer
 from omn_core.errors import NotCollected, RequestError
 from omn_core.model.request import EmitSpec
 from omn_core.model.rows import FormatRow
 from omn_core.nearest import suggest
+
+plain_format_option = click.option(
+    "--format",
+    "format_name",
+    default="text",
+    metavar="FORMAT",
+    shell_complete=offer("plain formats"),
+    help="text, json, yaml or toml.",
+)
+"""The `--format` of a command that prints text, and through `write_plain` anything else."""
 
 
 def get_format(application: Application, name: str) -> FormatRow:

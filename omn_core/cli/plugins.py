@@ -8,7 +8,7 @@ import click
 
 from omn_core.cli.app import Application, get_application
 from omn_core.cli.offer import offer
-from omn_core.cli.output import write_plain
+from omn_core.cli.output import plain_format_option, write_plain
 from omn_core.plugins import describe
 
 
@@ -16,14 +16,7 @@ from omn_core.plugins import describe
     invoke_without_command=True,
     epilog="\b\nExamples:\n  omn plugins\n  omn plugins --format json\n  omn plugins check omn-mem\n",
 )
-@click.option(
-    "--format",
-    "format_name",
-    default="text",
-    metavar="FORMAT",
-    shell_complete=offer("plain formats"),
-    help="text, json, yaml or toml.",
-)
+@plain_format_option
 @click.pass_context
 def plugins(context: click.Context, /, format_name: str) -> int:
     """Show every installed plugin: its distribution, what it provides, and its state."""
@@ -63,14 +56,7 @@ def _iter_lines(rows: list[Any]) -> list[str]:
 
 @plugins.command(epilog="\b\nExample:\n  omn plugins check omn-mem\n")
 @click.argument("distribution", shell_complete=offer("distributions"))
-@click.option(
-    "--format",
-    "format_name",
-    default="text",
-    metavar="FORMAT",
-    shell_complete=offer("plain formats"),
-    help="text, json, yaml or toml.",
-)
+@plain_format_option
 @click.pass_context
 def check(context: click.Context, /, distribution: str, format_name: str) -> int:
     """Run the conformance kit on DISTRIBUTION and name each line it breaks. Exit 3 when it breaks any."""

@@ -9,6 +9,7 @@ import attrs
 import pytest
 from omn_kernel.procfs.disks import COLUMNS
 from omn_kernel.targets import bind_dev
+from step_clock import Steps
 
 from omn_core.api import BoundTarget, EmitSpec, MachineRefused, ProbeContext, Target, TargetGone
 from omn_core.model.catalog import Catalog
@@ -18,15 +19,6 @@ from omn_core.testing.sysroot import Sysroot
 
 Drive = Callable[..., Driver]
 NUMBERS = {"sda": "8:0", "sda1": "8:1", "sdb": "8:16", "dm-0": "254:0", "loop0": "7:0", "nvme0c0n1": "259:9"}
-
-
-class Steps:
-    """A clock that a test moves by hand."""
-
-    now_ns = 1_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ns
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from omn_power.energy import PackageEnergy
 from omn_power.probes import probe_rapl
 from omn_power.process_energy import ProcessEnergy, compute_busy_ns, compute_rest_ns
 from omn_power.rapl import MOST_WATTS, POWERCAP, compute_growth, find_doubt, list_zones
+from step_clock import Steps
 
 from omn_core.api import MachineRefused, Need, ProbeContext, State, Target
 from omn_core.model.catalog import Catalog
@@ -38,15 +39,6 @@ MODULUS_UJ = RANGE_UJ + 61
 
 LAPTOP = {"0": "package-0", "0:0": "core", "0:1": "uncore", "1": "psys"}
 SERVER = {"0": "package-0", "0:0": "dram", "1": "package-1", "1:0": "dram"}
-
-
-class Steps:
-    """A clock that a test moves by hand."""
-
-    now_ns = SECOND
-
-    def __call__(self) -> int:
-        return self.now_ns
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from omn_kernel.cpus import FOLDER
 from omn_power.idle_states import IdleStates, read_state_names
+from step_clock import Steps
 
 from omn_core.api import MachineRefused, Target
 from omn_core.model.catalog import Catalog
@@ -22,15 +23,6 @@ from omn_core.testing.workloads import Workload, start
 
 Drive = Callable[..., Driver]
 SECOND = 1_000_000_000
-
-
-class Steps:
-    """A clock that a test moves by hand."""
-
-    now_ns = SECOND
-
-    def __call__(self) -> int:
-        return self.now_ns
 
 
 @pytest.fixture
