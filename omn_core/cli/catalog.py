@@ -10,8 +10,8 @@ import click
 
 from omn_core.cli.app import get_application
 from omn_core.cli.offer import offer
-from omn_core.cli.options import FOLDER
 from omn_core.cli.output import write_plain
+from omn_core.cli.parameters import FOLDER
 from omn_core.model.catalog import Backend, Entry, Vocabulary
 from omn_core.model.family import FamilyDefault
 from omn_core.resolve.complete import find_entry

@@ -11,8 +11,8 @@ import click
 
 from omn_core.cli.app import Application, get_application
 from omn_core.cli.offer import offer
-from omn_core.cli.options import FOLDER
 from omn_core.cli.output import plain_format_option, write_plain
+from omn_core.cli.parameters import FOLDER
 from omn_core.resolve.complete import find_entry
 from omn_core.resolve.listing import list_sources
 

@@ -4,67 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import click
 
 from omn_core.cli.app import Application
 from omn_core.cli.offer import offer
+from omn_core.cli.parameters import DURATION, FOLDER, offer_files
 from omn_core.errors import RequestError
 from omn_core.model.request import Request, Session, parse_emit
 from omn_core.model.target import Target, parse_target
-from omn_core.session.duration import parse_duration
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class DurationType(click.ParamType[int]):
-    """A duration such as 100ms, 1.5s or 2m; a bare number is seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return nanoseconds."""
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-DURATION = DurationType()
-
-
-class FolderType(click.Path):
-    """A folder's path, which is not empty: an unset variable of a shell would mean the current folder."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a Path."""
-        if value == "":
-            self.fail("an empty name is no folder", param, ctx)
-        return super().convert(value, param, ctx)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-        """Leave it to the shell, which knows folders."""
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(incomplete, type="dir")]
-
-
-FOLDER = FolderType()
-
-
-def _offer_files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="file")]
 
 
 _OPTIONS = (
@@ -124,7 +76,7 @@ _OPTIONS = (
         "--session",
         "session_file",
         metavar="FILE",
-        shell_complete=_offer_files,
+        shell_complete=offer_files,
         help="Read the session from a file, - for stdin.",
     ),
     click.option(
@@ -143,10 +95,10 @@ _OPTIONS = (
     click.option("--after", type=DURATION, help="How much a recording keeps from after its trigger."),
     click.option("--documents", type=int, metavar="N", help="How many triggers a recording writes at most."),
     click.option(
-        "--program-stderr", metavar="FILE", shell_complete=_offer_files, help="Where the program's stderr goes."
+        "--program-stderr", metavar="FILE", shell_complete=offer_files, help="Where the program's stderr goes."
     ),
     click.option(
-        "--program-stdout", metavar="FILE", shell_complete=_offer_files, help="Where the program's stdout goes."
+        "--program-stdout", metavar="FILE", shell_complete=offer_files, help="Where the program's stdout goes."
     ),
     click.option(
         "--catalog",

@@ -19,8 +19,9 @@ from omn_core.cli.composed import say_band, say_composition, say_refused
 from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.offer import offer
 from omn_core.cli.once import OnceEach
-from omn_core.cli.options import FOLDER, build_session, request_options
+from omn_core.cli.options import build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
+from omn_core.cli.parameters import FOLDER
 from omn_core.cli.streams import complain, drop_stream
 from omn_core.errors import PLUGIN_FAULTS, Refused, RequestError, RunFailed
 from omn_core.model.request import Request, Session
