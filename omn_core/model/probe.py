@@ -47,9 +47,11 @@ class ProbeContext:
     """What a probe or a binder is handed.
 
     The kind of target it answers for (None for a listing), what stands for `/`, and for a probe the `place` that a
-    binder found for the target (a cgroup, a device), None for a target that is no place.
+    binder found for the target (a cgroup, a device), None for a target that is no place, and the `tasks` that are named
+    as the target by their numbers, of which any may have ended.
     """
 
     target: str | None = None
     sysroot: str = "/"
     place: Any = None
+    tasks: tuple[int, ...] = ()

@@ -49,6 +49,13 @@ class Target:
         """The scope a request on this target reports."""
         return SCOPES[self.kind]
 
+    @property
+    def tasks(self) -> tuple[int, ...]:
+        """The processes or the thread that it names by number; none for a target of another kind."""
+        if self.kind == "tid":
+            return (self.value,)
+        return self.value if self.kind == "pid" else ()
+
     def to_plain(self) -> dict[str, Any]:
         """Return the spelling a session file holds: one field, the kind, with its value (`{"pid": [12]}`)."""
         if self.kind == "system":

@@ -29,12 +29,12 @@ class Judged:
 
 def judge(completed: Completed, backend: Backend, registry: Registry, probes: ProbeTable) -> Judged:
     """Say what the first thing is that stands between a backend and the request: AVAILABLE when nothing does."""
-    entry = completed.entry
+    entry, target = completed.entry, completed.target
     collected = (entry.id, backend.id) in registry.collectors
     unfit = _find_unfit(completed, backend)
     if unfit is not None:
         return Judged(backend, unfit, collected)
-    answers = [(need, probes.ask(need, completed.target.kind, completed.bound)) for need in backend.requires]
+    answers = [(need, probes.ask(need, target.kind, completed.bound, target.tasks)) for need in backend.requires]
     worst = next((pair for state in _WORST_FIRST for pair in answers if pair[1].state is state), None)
     unverified = tuple(_phrase(need.text, probe) for need, probe in answers if probe.state is State.UNKNOWN)
     if worst is not None and worst[1].state is not State.UNKNOWN:

@@ -21,7 +21,7 @@ class ProbeTable:
     def __init__(self, registry: Registry, sysroot: str | None = None) -> None:
         self._registry = registry
         self._sysroot = sysroot or os.environ.get("OMN_SYSROOT") or "/"
-        self._answers: dict[tuple[str, str | None, Target | None], Probe] = {}
+        self._answers: dict[tuple[str, str | None, Target | None, tuple[int, ...]], Probe] = {}
         self._places: dict[Target, BoundTarget | Refused] = {}
 
     @property
@@ -46,11 +46,21 @@ class ProbeTable:
             raise found
         return found
 
-    def ask(self, need: Need, target: str | None = None, bound: BoundTarget | None = None) -> Probe:
-        """Return the answer for a need, for a kind of target (None for a listing) and for the place it was found at."""
-        key = need.text, target, None if bound is None else bound.target
+    def ask(
+        self,
+        need: Need,
+        target: str | None = None,
+        bound: BoundTarget | None = None,
+        tasks: tuple[int, ...] = (),
+    ) -> Probe:
+        """Return the answer for a need, for a kind of target: None for a listing.
+
+        Where the target was found, and which tasks it names, are part of the question: what a user may do to one
+        process is not what they may do to another.
+        """
+        key = need.text, target, None if bound is None else bound.target, tasks
         if key not in self._answers:
-            self._answers[key] = self._ask(need, ProbeContext(target, self._sysroot, bound and bound.place))
+            self._answers[key] = self._ask(need, ProbeContext(target, self._sysroot, bound and bound.place, tasks))
         return self._answers[key]
 
     def _ask(self, need: Need, context: ProbeContext) -> Probe:

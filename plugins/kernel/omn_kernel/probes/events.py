@@ -60,7 +60,21 @@ def _open(event: PerfEvent, context: ProbeContext) -> Probe:
     if isinstance(context.place, CgroupPlace):
         return _open_for_cgroup(event, context.place, context)
     is_of_cpus = context.target in _MACHINE_WIDE
-    return _open_at(event, Place(cpu=_first_cpu(context)) if is_of_cpus else Place(pid=0))
+    if is_of_cpus:
+        return _open_at(event, Place(cpu=_first_cpu(context)))
+    return _open_on_tasks(event, context)
+
+
+def _open_on_tasks(event: PerfEvent, context: ProbeContext) -> Probe:
+    """Ask on each task that is named, since another user's may be closed, and on omn's own where none of them is.
+
+    One that has ended says nothing of the event: the run refuses it by name.
+    """
+    for task in context.tasks:
+        answer = _open_at(event, Place(pid=task))
+        if answer.state is State.RESTRICTED:
+            return answer
+    return _open_at(event, Place(pid=0))
 
 
 def _open_for_cgroup(event: PerfEvent, cgroup: CgroupPlace, context: ProbeContext) -> Probe:
