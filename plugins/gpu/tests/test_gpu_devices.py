@@ -84,7 +84,7 @@ def test_without_a_library_every_source_says_what_is_missing(omn: Command) -> No
     assert (named.code, "libnvidia-ml.so.1 is not here" in named.stderr) == (1, True)
 
 
-@pytest.mark.spec("TGT-1")
+@pytest.mark.spec("GPU-1")
 @pytest.mark.parametrize("name", ["1", "GPU-0002", "b3:00.0", "0000:B3:00.0", "00000000:b3:00.0"])
 def test_a_device_goes_by_its_number_its_uuid_and_its_address(stub: Stub, bind: Bind, name: str) -> None:
     """Each spelling binds the same device, and the result says which it is."""
