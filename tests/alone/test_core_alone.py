@@ -45,4 +45,4 @@ def test_only_the_core_is_a_plugin_here(omn: Any) -> None:
     """`omn plugins` shows the core's own emits, formats and commands, and nothing else."""
     (plugin,) = omn("plugins", "--format", "json").document["plugins"]
     assert (plugin["name"], plugin["distribution"], plugin["state"]) == ("core", "omn", "loaded")
-    assert {"count", "summary", "hist", "rate", "topk", "raw", "timeline"} == set(plugin["emits"])
+    assert {"count", "summary", "hist", "rate", "topk", "raw", "timeline", "stack"} == set(plugin["emits"])
