@@ -96,7 +96,8 @@ def _iter_source(source: dict[str, Any], width: int, whole: bool, columns: int) 
         yield f"{indent}through {source['through']}"
         return
     for backend in source["backends"]:
-        state = backend["state"] if backend["collected"] else f"{backend['state']}, not collected"
+        states = (backend["state"], None if backend["collected"] else "not collected")
+        state = ", ".join(filter(None, states))
         reason = "" if backend["reason"] is None else f": {backend['reason']}"
         unseen = "" if backend["unseen"] is None else f" [never run on its hardware: {backend['unseen']}]"
         line = f"{backend['id']} ({state}){reason}{unseen}"

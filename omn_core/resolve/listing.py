@@ -20,7 +20,8 @@ def list_sources(
     """Return the listing as plain values, of every source or of those in the family, or with the id, `word`.
 
     A source is usable only through a backend that is collected and whose every requirement is available. A `brief`
-    listing asks no more of a usable source than what it is usable through: its other backends are not in it.
+    listing asks no more of a usable source than what it is usable through: its other backends are not in it; and of a
+    backend that nobody collects, which makes no source usable, it asks nothing: its state is None.
     """
     entries = [entry for entry in catalog.entries.values() if word in (None, entry.family, entry.id)]
     listed = [_list_entry(entry, catalog, registry, probes, brief=brief) for entry in entries]
@@ -58,7 +59,8 @@ def _list_entry(
     if brief and through is not None:
         backends = [told[through]]
     else:
-        backends = [told.get(one.id) or _list_backend(entry, one, registry, probes) for one in entry.chain]
+        asked = None if brief else probes
+        backends = [told.get(one.id) or _list_backend(entry, one, registry, asked) for one in entry.chain]
     return {
         "id": entry.id,
         "family": entry.family,
@@ -75,16 +77,21 @@ def _list_entry(
     }
 
 
-def _list_backend(entry: Entry, backend: Backend, registry: Registry, probes: ProbeTable) -> dict[str, Any]:
-    answers = [(need, probes.ask(need)) for need in backend.requires]
-    need, worst = min(answers, key=lambda pair: _WORST_FIRST.index(pair[1].state))
+def _list_backend(entry: Entry, backend: Backend, registry: Registry, probes: ProbeTable | None) -> dict[str, Any]:
+    """Return what is said of a backend; without `probes` it is one that is not collected, and is not asked about."""
     collected = (entry.id, backend.id) in registry.collectors
+    uncollected = None if collected else backend.uncollected or "nobody collects it"
+    state, reason, remedy = None, uncollected, None
+    if probes is not None:
+        answers = [(need, probes.ask(need)) for need in backend.requires]
+        need, worst = min(answers, key=lambda pair: _WORST_FIRST.index(pair[1].state))
+        state, reason, remedy = worst.state.value, _explain(need.text, worst, uncollected), worst.remedy
     return {
         "id": backend.id,
-        "state": worst.state.value,
+        "state": state,
         "collected": collected,
-        "reason": _explain(need.text, worst, None if collected else backend.uncollected or "nobody collects it"),
-        "remedy": worst.remedy,
+        "reason": reason,
+        "remedy": remedy,
         "unseen": backend.unseen,
         "modes": list(entry.modes_of(backend)),
         "cost": backend.cost,

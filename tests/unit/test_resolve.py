@@ -532,7 +532,9 @@ def test_what_a_request_names_is_known_by_word_and_never_by_a_part_of_one(ground
 
 @pytest.mark.spec("PRB-7")
 def test_a_brief_listing_asks_no_more_than_what_a_source_is_usable_through(ground: Ground) -> None:
-    """A usable source names its backend and nothing behind it is probed; one that is not names every reason."""
+    """A usable source names its backend and nothing behind it is probed; one that is not names every reason,
+    of a backend that nobody collects without asking for it.
+    """
     ground.build("a raising", "b missing", "c available", "d unknown", collected=("b", "c", "d"))
     probes = ProbeTable(ground.registry)
     (listed,) = list_sources(ground.catalog, ground.registry, probes, "lab.depth", brief=True)["sources"]
@@ -544,3 +546,9 @@ def test_a_brief_listing_asks_no_more_than_what_a_source_is_usable_through(groun
         "sources"
     ]
     assert (listed["usable"], [one["id"] for one in listed["backends"]]) == (False, ["a", "b"])
+    assert [one["state"] for one in listed["backends"]] == ["missing", "unknown"]
+    ground.build("a raising", "b missing", collected=("b",))
+    (listed,) = list_sources(ground.catalog, ground.registry, ProbeTable(ground.registry), "lab.depth", brief=True)[
+        "sources"
+    ]
+    assert [(one["state"], one["collected"]) for one in listed["backends"]] == [(None, False), ("missing", True)]
