@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-Path = tuple[str | int, ...]
+from omn_core.located import Path
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
