@@ -26,7 +26,7 @@ class ClaudeLines:
     """Lines of Claude Code's session files, uuids counted up."""
 
     def __init__(self, session: str = "11111111-2222-4333-8444-555555555555", prefix: str = "u", **common: Any) -> None:
-        self.common = {"sessionId": session, "version": "2.1.212", "cwd": "/work/garden", **common}
+        self.common = {"sessionId": session, "version": "2.1.212", "cwd": "/home/ada/garden", **common}
         self.prefix = prefix
         self.count = 0
         self.last: str | None = None
