@@ -8,14 +8,47 @@ from cffi import FFI
 NATIVE = os.path.join("omn_kernel", "native")
 
 DECLARATIONS = """
-    int omn_bpf_map_create(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t entries, uint32_t flags,
-                           int btf, uint32_t key_id, uint32_t value_id, int inner);
-    int omn_bpf_btf_load(const void *data, uint32_t size);
-    int omn_bpf_program_load(uint32_t type, uint32_t attach_type, uint32_t attach_id);
+    union bpf_attr {
+        uint32_t map_type, key_size, value_size, max_entries, map_flags, inner_map_fd;
+        char map_name[16];
+        uint32_t btf_fd, btf_key_type_id, btf_value_type_id;
+
+        uint32_t map_fd;
+        uint64_t key, value, next_key, flags;
+
+        uint32_t prog_type, insn_cnt, log_level, log_size, prog_flags, expected_attach_type, attach_btf_id;
+        uint64_t insns, license, log_buf;
+        char prog_name[16];
+
+        uint64_t btf;
+        uint32_t btf_size;
+
+        uint32_t start_id, next_id, open_flags;
+        ...;
+    };
+    struct bpf_prog_info {
+        uint32_t id;
+        uint64_t run_time_ns, run_cnt, recursion_misses;
+        ...;
+    };
+    int omn_bpf(int command, void *attributes, uint32_t size);
     int omn_bpf_raw_tracepoint_open(const char *name, int program);
-    int omn_bpf_uprobe_multi_link(const char *path, int program);
-    int omn_bpf_iter_link(int program);
+    int omn_bpf_link_create(int program, int target, uint32_t attach_type);
+    struct omn_bpf_places {
+        const uint64_t *offsets;
+        const uint64_t *cookies;
+        uint32_t count;
+        uint32_t pid;
+        uint32_t is_return;
+    };
+    int omn_bpf_uprobe_multi_link(const char *path, int program, const struct omn_bpf_places *places);
+    int omn_bpf_info(int descriptor, void *information, uint32_t *size);
     int omn_enter_network(int namespace);
+
+    static const uint32_t BPF_MAP_CREATE, BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,
+        BPF_MAP_GET_NEXT_KEY, BPF_PROG_LOAD, BPF_PROG_GET_NEXT_ID, BPF_MAP_GET_NEXT_ID, BPF_LINK_GET_NEXT_ID,
+        BPF_PROG_GET_FD_BY_ID, BPF_MAP_GET_FD_BY_ID, BPF_BTF_LOAD, BPF_MAP_LOOKUP_AND_DELETE_ELEM, BPF_MAP_FREEZE,
+        BPF_MAP_LOOKUP_BATCH, BPF_MAP_LOOKUP_AND_DELETE_BATCH, BPF_MAP_UPDATE_BATCH, BPF_MAP_DELETE_BATCH;
 
     static const uint32_t BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_PROG_ARRAY,
         BPF_MAP_TYPE_PERF_EVENT_ARRAY, BPF_MAP_TYPE_PERCPU_HASH, BPF_MAP_TYPE_PERCPU_ARRAY,
@@ -23,12 +56,15 @@ DECLARATIONS = """
         BPF_MAP_TYPE_LPM_TRIE, BPF_MAP_TYPE_ARRAY_OF_MAPS, BPF_MAP_TYPE_HASH_OF_MAPS, BPF_MAP_TYPE_QUEUE,
         BPF_MAP_TYPE_STACK, BPF_MAP_TYPE_SK_STORAGE, BPF_MAP_TYPE_RINGBUF, BPF_MAP_TYPE_INODE_STORAGE,
         BPF_MAP_TYPE_TASK_STORAGE, BPF_MAP_TYPE_BLOOM_FILTER;
-    static const uint32_t BPF_F_NO_PREALLOC, BPF_F_INNER_MAP;
+    static const uint32_t BPF_F_NO_PREALLOC, BPF_F_INNER_MAP, BPF_F_MMAPABLE;
+    static const uint32_t BPF_ANY, BPF_NOEXIST, BPF_EXIST;
 
     static const uint32_t BPF_PROG_TYPE_SOCKET_FILTER, BPF_PROG_TYPE_KPROBE, BPF_PROG_TYPE_TRACEPOINT,
         BPF_PROG_TYPE_PERF_EVENT, BPF_PROG_TYPE_RAW_TRACEPOINT, BPF_PROG_TYPE_RAW_TRACEPOINT_WRITABLE,
         BPF_PROG_TYPE_TRACING, BPF_PROG_TYPE_LSM, BPF_PROG_TYPE_SYSCALL;
-    static const uint32_t BPF_TRACE_RAW_TP, BPF_TRACE_FENTRY, BPF_TRACE_FEXIT, BPF_TRACE_ITER, BPF_LSM_MAC;
+    static const uint32_t BPF_TRACE_RAW_TP, BPF_TRACE_FENTRY, BPF_TRACE_FEXIT, BPF_TRACE_ITER, BPF_LSM_MAC,
+        BPF_PERF_EVENT;
+    static const uint32_t BPF_F_SLEEPABLE;
     static const uint32_t OMN_BPF_TRACE_UPROBE_MULTI;
 """
 

@@ -151,7 +151,7 @@ def test_without_type_information_what_is_read_from_it_is_missing(
 def test_uprobe_multi_is_unknown_without_the_capability(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was asked, so nothing is known."""
 
-    def refuse(kind: int, attach_type: int = 0, attach_id: int = 0) -> int:
+    def refuse(kind: int, instructions: bytes, **_: int) -> int:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(calls, "load_program", refuse)
@@ -167,10 +167,10 @@ def test_uprobe_multi_is_asked_with_a_file_that_does_not_exist(
 ) -> None:
     """A kernel that has it looks for the file, another refuses the link before."""
 
-    def refuse(program: int, path: str) -> int:
+    def refuse(program: int, path: str, offsets: list[int]) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(calls, "load_program", lambda kind, attach_type=0, attach_id=0: os.open("/dev/null", 0))
+    monkeypatch.setattr(calls, "load_program", lambda kind, instructions, **_: os.open("/dev/null", 0))
     monkeypatch.setattr(calls, "link_uprobe_multi", refuse)
     assert ask(registry, "uprobe_multi").state is state
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from omn_kernel.native._calls import ffi, lib
+
+Attributes: TypeAlias = Any
+"""A `union bpf_attr`: members are set and read by the names of <linux/bpf.h>, which the compiler laid out."""
+
+_SIZE = int(ffi.sizeof("union bpf_attr"))
 
 
 def _check(returned: int) -> int:
@@ -19,6 +26,24 @@ def constant(name: str) -> int | None:
     return None if value is None else int(value)
 
 
+def address_of(buffer: Any) -> int:
+    """Return where a buffer lies, for a member that is a pointer. Whoever asks keeps the buffer."""
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(buffer)))
+
+
+def make_attributes(**members: int | bytes) -> Attributes:
+    """Make the attributes of a bpf(2) command; members not named are zero."""
+    attributes = ffi.new("union bpf_attr *")
+    for name, value in members.items():
+        setattr(attributes, name, value)
+    return attributes
+
+
+def bpf(command: int, attributes: Attributes) -> int:
+    """Give the kernel a command with attributes of `make_attributes`, which it may write to. Raises OSError."""
+    return _check(lib.omn_bpf(command, attributes, _SIZE))
+
+
 def create_map(
     kind: int,
     key_size: int,
@@ -26,23 +51,61 @@ def create_map(
     entries: int,
     flags: int = 0,
     *,
-    btf: int = -1,
+    btf: int = 0,
     key_id: int = 0,
     value_id: int = 0,
-    inner: int = -1,
+    inner: int = 0,
 ) -> int:
     """Create an eBPF map and return its descriptor. See bpf(2); raises OSError as it does."""
-    return _check(lib.omn_bpf_map_create(kind, key_size, value_size, entries, flags, btf, key_id, value_id, inner))
+    attributes = make_attributes(
+        map_type=kind,
+        key_size=key_size,
+        value_size=value_size,
+        max_entries=entries,
+        map_flags=flags,
+        btf_fd=btf,
+        btf_key_type_id=key_id,
+        btf_value_type_id=value_id,
+        inner_map_fd=inner,
+    )
+    return bpf(lib.BPF_MAP_CREATE, attributes)
 
 
 def load_btf(content: bytes) -> int:
     """Load type information and return its descriptor. Raises OSError as bpf(2) does."""
-    return _check(lib.omn_bpf_btf_load(content, len(content)))
+    return bpf(lib.BPF_BTF_LOAD, make_attributes(btf=address_of(content), btf_size=len(content)))
 
 
-def load_program(kind: int, attach_type: int = 0, attach_id: int = 0) -> int:
-    """Load the program that returns zero and return its descriptor. Raises OSError as bpf(2) does."""
-    return _check(lib.omn_bpf_program_load(kind, attach_type, attach_id))
+def load_program(
+    kind: int,
+    instructions: bytes,
+    *,
+    attach_type: int = 0,
+    attach_id: int = 0,
+    flags: int = 0,
+    name: bytes = b"",
+    licence: bytes = b"GPL",
+    log: bytearray | None = None,
+) -> int:
+    """Load a program and return its descriptor. Raises OSError as bpf(2) does.
+
+    `attach_id` is the BTF id of what a tracing program attaches to. The verifier writes to `log` what it followed, up
+    to a zero byte; where the log has no room for all of it, that alone is an error (ENOSPC).
+    """
+    terminated = licence + b"\0"
+    attributes = make_attributes(
+        prog_type=kind,
+        insns=address_of(instructions),
+        insn_cnt=len(instructions) // 8,
+        license=address_of(terminated),
+        expected_attach_type=attach_type,
+        attach_btf_id=attach_id,
+        prog_flags=flags,
+        prog_name=name,
+    )
+    if log is not None:
+        attributes.log_buf, attributes.log_size, attributes.log_level = address_of(log), len(log), 1
+    return bpf(lib.BPF_PROG_LOAD, attributes)
 
 
 def open_raw_tracepoint(program: int, name: str | None = None) -> int:
@@ -51,14 +114,41 @@ def open_raw_tracepoint(program: int, name: str | None = None) -> int:
     return _check(lib.omn_bpf_raw_tracepoint_open(text, program))
 
 
-def link_uprobe_multi(program: int, path: str) -> int:
-    """Link a uprobe_multi program to the start of a file. Raises OSError as bpf(2) does."""
-    return _check(lib.omn_bpf_uprobe_multi_link(path.encode(), program))
+def create_link(program: int, target: int, attach_type: int) -> int:
+    """Link a program to a target, 0 for an iterator, which has none. Raises OSError as bpf(2) does."""
+    return _check(lib.omn_bpf_link_create(program, target, attach_type))
 
 
-def link_iterator(program: int) -> int:
-    """Link an iterator program. Raises OSError as bpf(2) does."""
-    return _check(lib.omn_bpf_iter_link(program))
+def link_uprobe_multi(
+    program: int,
+    path: str,
+    offsets: Sequence[int],
+    cookies: Sequence[int] = (),
+    *,
+    pid: int = 0,
+    is_return: bool = False,
+) -> int:
+    """Link a uprobe_multi program to offsets in a file, for one process or (0) whoever maps it.
+
+    A cookie is what the program reads to tell the offsets apart. Raises OSError as bpf(2) does.
+    """
+    lists = ffi.new("uint64_t[]", list(offsets)), ffi.new("uint64_t[]", list(cookies)) if cookies else ffi.NULL
+    places = ffi.new(
+        "struct omn_bpf_places *",
+        {"offsets": lists[0], "cookies": lists[1], "count": len(offsets), "pid": pid, "is_return": is_return},
+    )
+    return _check(lib.omn_bpf_uprobe_multi_link(os.fsencode(path), program, places))
+
+
+def read_program_information(program: int) -> Any:
+    """Read what the kernel says of a program: its `id`, `run_time_ns`, `run_cnt` and `recursion_misses`.
+
+    What an older kernel does not say is zero there. Raises OSError as bpf(2) does.
+    """
+    information = ffi.new("struct bpf_prog_info *")
+    size = ffi.new("uint32_t *", ffi.sizeof("struct bpf_prog_info"))
+    _check(lib.omn_bpf_info(program, information, size))
+    return information
 
 
 def enter_network(namespace: int) -> None:

@@ -19,6 +19,8 @@ from omn_kernel.release import parse_release
 _REFUSED = frozenset({errno.EPERM, errno.EACCES})
 _QUIET_TRACEPOINT = "sched_process_exec"
 """A tracepoint that every kernel has and that fires seldom: attaching to it for an instant disturbs nothing."""
+_RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
+"""The smallest program: r0 = 0, exit."""
 
 
 def compute_answer(what: str, error: OSError) -> Probe:
@@ -89,7 +91,7 @@ def probe_map(need: Need, _context: ProbeContext) -> Probe:
 
 def _create(kind: int, shape: _MapShape, opened: list[int]) -> None:
     flags = (calls.constant(shape.flags) or 0) if shape.flags else 0
-    inner = btf = -1
+    inner = btf = 0
     if shape.holds_maps:
         inner = calls.create_map(calls.constant("BPF_MAP_TYPE_ARRAY") or 0, 4, 4, 1)
         opened.append(inner)
@@ -134,14 +136,27 @@ def _explain_locked_memory(answer: Probe, error: OSError) -> Probe:
 
 def _load_plain(kind: str) -> Callable[[], None]:
     def load() -> None:
-        os.close(calls.load_program(calls.constant(f"BPF_PROG_TYPE_{kind}") or 0))
+        os.close(_load(kind))
 
     return load
 
 
+def _load(kind: str, attach_type: str = "", identifier: int = 0) -> int:
+    """Load the smallest program of a type and return its descriptor. Raises OSError."""
+    # A program of this type is one that sleeps, and the kernel wants that said.
+    flags = calls.constant("BPF_F_SLEEPABLE") if kind == "SYSCALL" else 0
+    return calls.load_program(
+        calls.constant(f"BPF_PROG_TYPE_{kind}") or 0,
+        _RETURN_ZERO,
+        attach_type=calls.constant(attach_type) or 0,
+        attach_id=identifier,
+        flags=flags or 0,
+    )
+
+
 def load_raw_tracepoint(name: str, kind: str = "RAW_TRACEPOINT") -> None:
     """Load a raw tracepoint program and attach it to a tracepoint for an instant. Raises OSError."""
-    program = calls.load_program(calls.constant(f"BPF_PROG_TYPE_{kind}") or 0)
+    program = _load(kind)
     try:
         os.close(calls.open_raw_tracepoint(program, name))
     finally:
@@ -151,11 +166,12 @@ def load_raw_tracepoint(name: str, kind: str = "RAW_TRACEPOINT") -> None:
 def load_tracing(attach_type: str, identifier: int) -> None:
     """Load a program that the kernel attaches by type, and attach it for an instant. Raises OSError."""
     kind = "LSM" if attach_type == "BPF_LSM_MAC" else "TRACING"
-    program = calls.load_program(
-        calls.constant(f"BPF_PROG_TYPE_{kind}") or 0, calls.constant(attach_type) or 0, identifier
-    )
+    program = _load(kind, attach_type, identifier)
     try:
-        link = calls.link_iterator(program) if attach_type == "BPF_TRACE_ITER" else calls.open_raw_tracepoint(program)
+        if attach_type == "BPF_TRACE_ITER":
+            link = calls.create_link(program, 0, calls.constant(attach_type) or 0)
+        else:
+            link = calls.open_raw_tracepoint(program)
         os.close(link)
     finally:
         os.close(program)
@@ -215,15 +231,13 @@ def probe_uprobe_multi(_need: Need, _context: ProbeContext) -> Probe:
     to load the program nothing is known.
     """
     try:
-        program = calls.load_program(
-            calls.constant("BPF_PROG_TYPE_KPROBE") or 0, calls.constant("OMN_BPF_TRACE_UPROBE_MULTI") or 0
-        )
+        program = _load("KPROBE", "OMN_BPF_TRACE_UPROBE_MULTI")
     except OSError as error:
         if error.errno in _REFUSED:
             return Probe(State.UNKNOWN, refuse_permission("loading the program that asks", "bpf", error).reason)
         return Probe(State.MISSING, "this kernel links no several uprobes at once (Linux 6.6 does)")
     try:
-        os.close(calls.link_uprobe_multi(program, "/nonexistent/omn"))
+        os.close(calls.link_uprobe_multi(program, "/nonexistent/omn", [0]))
     except OSError as error:
         if error.errno == errno.ENOENT:
             return AVAILABLE
