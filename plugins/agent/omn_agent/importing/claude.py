@@ -253,12 +253,18 @@ def _make_compaction(ts_ns: int, reason: str | None, before: int | None) -> Comp
     return Compaction(None, ts_ns, reason=reason, outcome="success", tokens_before=before, timing=TRANSCRIPT_OBSERVED)
 
 
+def _is_replay(call: _Call) -> bool:
+    return call.is_side or call.session.parent_session is not None
+
+
 def _settle_calls(reading: _Reading) -> None:
     """Add each response once: a message's lines of one request, its own session's before a side chain's replay."""
     for group in reading.calls.values():
-        call = min(group.values(), key=lambda call: call.is_side or call.session.parent_session is not None)
+        request, call = min(group.items(), key=lambda pair: _is_replay(pair[1]))
         reading.account.duplicates += len(group) - 1
-        call.session.add_response(call.ts_ns, call.model, call.usage, stop_reason=call.stop_reason)
+        response = call.session.add_response(call.ts_ns, call.model, call.usage, stop_reason=call.stop_reason)
+        if request is not None:
+            call.session.by_request[request] = response
         context = compute_context_with_cache(call.usage)
         if context is not None:
             call.session.context.append((call.ts_ns, context))

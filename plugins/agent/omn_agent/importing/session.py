@@ -40,6 +40,8 @@ class Session:
     configurations: list[tuple[int, Configuration]] = attrs.field(factory=list)
     interruptions: list[int] = attrs.field(factory=list)
     fields: dict[str, Any] = attrs.field(factory=dict)
+    by_request: dict[str, Response] = attrs.field(factory=dict)
+    """Responses by the provider's id of their request, where the file names it: what telemetry of one says is its."""
     first_ns: int | None = None
     last_ns: int | None = None
 

@@ -1,0 +1,1 @@
+"""A harness recorded while it works: hooks, telemetry and session files, kept in a journal, then published."""
