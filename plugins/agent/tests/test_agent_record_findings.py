@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import types
 
 import attrs
 import pytest
@@ -96,9 +98,7 @@ def test_events_go_to_who_knows_their_source_by_their_stamps(
     """Each source gets its own in the order of their stamps; those of nobody are counted."""
     APPLIED.clear()
     monkeypatch.setattr(correlate, "APPLIERS", {"mine": f"{__name__}:apply_events"})
-    monkeypatch.setitem(
-        __import__("sys").modules, __name__, __import__("types").SimpleNamespace(apply_events=apply_events)
-    )
+    monkeypatch.setitem(sys.modules, __name__, types.SimpleNamespace(apply_events=apply_events))
     events = [
         HarnessEvent(Harness.CLAUDE, at, None, kind, {}) for at, kind in ((3, "mine.b"), (1, "mine.a"), (2, "theirs.a"))
     ]

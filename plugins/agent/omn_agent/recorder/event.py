@@ -20,8 +20,8 @@ from omn_agent.harness import Harness
 class HarnessEvent:
     """One thing that a harness told of itself.
 
-    `stamp_ns` is CLOCK_MONOTONIC, as near to the thing itself as the source can stand: what is known more exactly stands
-    in the payload. `kind` is `<source>.<event>`, such as `hook.PreToolUse`. `payload` is filtered already, and is
+    `stamp_ns` is CLOCK_MONOTONIC, as near to the thing itself as the source stands: what is known better is in
+    the payload. `kind` is `<source>.<event>`, such as `hook.PreToolUse`. `payload` is filtered already, and is
     written to a file as it is: with content off it holds neither a prompt nor an argument's value, and never a
     response's text, a tool's result, a credential or an account.
     """
