@@ -2,4 +2,6 @@
 
 from setuptools import setup
 
-setup(cffi_modules=["build_calls.py:builder", "build_perf.py:builder", "build_unwind.py:builder"])
+setup(
+    cffi_modules=["build_calls.py:builder", "build_bpf.py:builder", "build_perf.py:builder", "build_unwind.py:builder"]
+)

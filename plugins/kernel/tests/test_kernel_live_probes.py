@@ -7,6 +7,7 @@ import os
 import struct
 
 import pytest
+from omn_kernel.bpf import refusals
 from omn_kernel.native import calls
 from omn_kernel.perf.attributes import EventAttributes, Place, open_event
 from omn_kernel.privileges import read_privileges
@@ -49,8 +50,8 @@ def test_the_locked_memory_limit_is_named_on_kernels_that_charge_it(
     monkeypatch: pytest.MonkeyPatch, release: str, is_charged: bool
 ) -> None:
     """Before 5.11 a refused map may be the limit's doing, whatever the release is called after its numbers."""
-    monkeypatch.setattr(bpf.os, "uname", lambda: os.uname_result(("Linux", "here", release, "#1", "any")))
-    monkeypatch.setattr(bpf.resource, "getrlimit", lambda _: (65536, 65536))
+    monkeypatch.setattr(refusals.os, "uname", lambda: os.uname_result(("Linux", "here", release, "#1", "any")))
+    monkeypatch.setattr(refusals.resource, "getrlimit", lambda _: (65536, 65536))
     answer = bpf._explain_locked_memory(Probe(State.RESTRICTED, "refused"), OSError(errno.EPERM, "no"))
     assert ("locked-memory limit, which is 65536 bytes" in (answer.reason or "")) is is_charged
 

@@ -55,8 +55,12 @@ def create_map(
     key_id: int = 0,
     value_id: int = 0,
     inner: int = 0,
+    name: bytes = b"",
 ) -> int:
-    """Create an eBPF map and return its descriptor. See bpf(2); raises OSError as it does."""
+    """Create an eBPF map and return its descriptor. See bpf(2); raises OSError as it does.
+
+    `name` is what bpftool lists it by: letters, digits, `_` and `.`, 15 of them at most.
+    """
     attributes = make_attributes(
         map_type=kind,
         key_size=key_size,
@@ -67,6 +71,7 @@ def create_map(
         btf_key_type_id=key_id,
         btf_value_type_id=value_id,
         inner_map_fd=inner,
+        map_name=name,
     )
     return bpf(lib.BPF_MAP_CREATE, attributes)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import struct
 from collections.abc import Callable, Mapping
 
 import attrs
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
+from omn_kernel.bpf.refusals import PERMISSION, RAISE_MEMORY_LIMIT, find_memory_limit
+from omn_kernel.bpf.storage_types import KEY_TYPE, VALUE_TYPE, make_storage_types
 from omn_kernel.btf import Btf, read_kernel_btf
 from omn_kernel.native import calls
 from omn_kernel.privileges import refuse_permission
-from omn_kernel.release import parse_release
 
-_REFUSED = frozenset({errno.EPERM, errno.EACCES})
 _QUIET_TRACEPOINT = "sched_process_exec"
 """A tracepoint that every kernel has and that fires seldom: attaching to it for an instant disturbs nothing."""
 _RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
@@ -25,7 +24,7 @@ _RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 
 def compute_answer(what: str, error: OSError) -> Probe:
     """Make an answer of how bpf(2) refused: EPERM is restricted, whatever says that it has no such thing missing."""
-    if error.errno in _REFUSED:
+    if error.errno in PERMISSION:
         return refuse_permission(what, "bpf", error)
     if error.errno in (errno.ENOSYS, errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP, 524):
         return Probe(State.MISSING, f"this kernel has no {what} ({os.strerror(error.errno or 0)})")
@@ -96,9 +95,8 @@ def _create(kind: int, shape: _MapShape, opened: list[int]) -> None:
         inner = calls.create_map(calls.constant("BPF_MAP_TYPE_ARRAY") or 0, 4, 4, 1)
         opened.append(inner)
     if shape.storage:
-        btf = calls.load_btf(_make_integer_btf())
+        btf = calls.load_btf(make_storage_types(4))
         opened.append(btf)
-    number = 1 if shape.storage else 0
     opened.append(
         calls.create_map(
             kind,
@@ -107,28 +105,19 @@ def _create(kind: int, shape: _MapShape, opened: list[int]) -> None:
             shape.entries,
             flags,
             btf=btf,
-            key_id=number,
-            value_id=number,
+            key_id=KEY_TYPE if shape.storage else 0,
+            value_id=VALUE_TYPE if shape.storage else 0,
             inner=inner,
         )
     )
 
 
-def _make_integer_btf() -> bytes:
-    """Make the type information that a storage map wants: one signed integer of four bytes."""
-    types = struct.pack("=IIII", 1, 1 << 24, 4, 1 << 24 | 32)
-    strings = b"\0int\0"
-    return struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(strings)) + types + strings
-
-
 def _explain_locked_memory(answer: Probe, error: OSError) -> Probe:
     """Add the limit that kernels before 5.11 charge maps to, which they refuse with EPERM."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    release = parse_release(os.uname().release)
-    if error.errno != errno.EPERM or soft == resource.RLIM_INFINITY or release is None or release >= (5, 11, 0):
+    limit = find_memory_limit(error)
+    if limit is None:
         return answer
-    reason = f"{answer.reason}; this kernel charges maps to the locked-memory limit, which is {soft} bytes"
-    return attrs.evolve(answer, reason=reason, remedy=answer.remedy or "raise the limit (ulimit -l unlimited)")
+    return attrs.evolve(answer, reason=f"{answer.reason}; {limit}", remedy=answer.remedy or RAISE_MEMORY_LIMIT)
 
 
 # Programs --------------------------------------------------------------------------------------------------------
@@ -233,7 +222,7 @@ def probe_uprobe_multi(_need: Need, _context: ProbeContext) -> Probe:
     try:
         program = _load("KPROBE", "OMN_BPF_TRACE_UPROBE_MULTI")
     except OSError as error:
-        if error.errno in _REFUSED:
+        if error.errno in PERMISSION:
             return Probe(State.UNKNOWN, refuse_permission("loading the program that asks", "bpf", error).reason)
         return Probe(State.MISSING, "this kernel links no several uprobes at once (Linux 6.6 does)")
     try:
@@ -241,7 +230,7 @@ def probe_uprobe_multi(_need: Need, _context: ProbeContext) -> Probe:
     except OSError as error:
         if error.errno == errno.ENOENT:
             return AVAILABLE
-        if error.errno in _REFUSED:
+        if error.errno in PERMISSION:
             return Probe(State.UNKNOWN, refuse_permission("linking several uprobes", "perfmon", error).reason)
         return Probe(State.MISSING, f"this kernel links no several uprobes at once ({error.strerror})")
     finally:

@@ -1,0 +1,41 @@
+"""What refuses eBPF: the capability that is missing, the limit that is reached, the kernel that has no such thing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+
+from omn_core.api import MachineRefused
+from omn_kernel.privileges import refuse_permission
+from omn_kernel.release import parse_release
+
+PERMISSION = frozenset({errno.EPERM, errno.EACCES})
+_UNCHARGED = (5, 11, 0)
+
+
+def find_memory_limit(error: OSError) -> str | None:
+    """Find the limit that kernels before 5.11 charge maps to and refuse them by with EPERM; None where it is not that.
+
+    Returns a clause that names it.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    release = parse_release(os.uname().release)
+    if error.errno != errno.EPERM or soft == resource.RLIM_INFINITY or release is None or release >= _UNCHARGED:
+        return None
+    return f"this kernel charges maps to the locked-memory limit, which is {soft} bytes"
+
+
+RAISE_MEMORY_LIMIT = "raise the limit (ulimit -l unlimited)"
+
+
+def refuse_map(name: str, error: OSError) -> MachineRefused:
+    """Make the refusal of a map, by how bpf(2) refused it."""
+    what = f"the eBPF map {name!r}"
+    if error.errno in PERMISSION:
+        answer = refuse_permission(what, "bpf", error)
+        limit = find_memory_limit(error)
+        if limit is not None:
+            return MachineRefused(f"{answer.reason}; {limit}", answer.remedy or RAISE_MEMORY_LIMIT)
+        return MachineRefused(answer.reason or what, answer.remedy)
+    return MachineRefused(f"{what} cannot be made: {error.strerror}")
