@@ -84,7 +84,6 @@ if TYPE_CHECKING:
     )
     from omn_core.format.stacks import (
         Stack,
-        StackFrame,
         StackSeries,
         iter_stack_series,
         render_series,
@@ -147,7 +146,6 @@ _DEFERRED = {
     "Series": "omn_core.emit.base",
     "SeriesResult": "omn_core.model.result",
     "Stack": "omn_core.format.stacks",
-    "StackFrame": "omn_core.format.stacks",
     "StackSeries": "omn_core.format.stacks",
     "Stacks": "omn_core.model.stacks",
     "TargetGone": "omn_core.model.collector",
@@ -218,7 +216,6 @@ __all__ = [
     "Series",
     "SeriesResult",
     "Stack",
-    "StackFrame",
     "StackRow",
     "StackSeries",
     "Stacks",

@@ -14,8 +14,9 @@ from omn_core.errors import RequestError
 from omn_core.model.style import TextStyle
 
 if TYPE_CHECKING:
-    from omn_core.format.stacks import StackFrame, StackSeries
+    from omn_core.format.stacks import StackSeries
     from omn_core.model.result import Document
+    from omn_core.model.stacks import Frame
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 UNITS = {"ns": "nanoseconds", "bytes": "bytes"}
@@ -29,7 +30,7 @@ class SpeedscopeEncoder:
         from omn_core.format.as_json import render_json
         from omn_core.format.stacks import iter_stack_series
 
-        frames: dict[StackFrame, int] = {}
+        frames: dict[Frame, int] = {}
         head = {"$schema": SCHEMA, "exporter": f"omn {__version__}", "name": _name(document), "activeProfileIndex": 0}
         stream.write(render_json(head)[:-1].encode() + b', "profiles": [')
         separator = b"\n"
@@ -50,7 +51,7 @@ def _name(document: Document) -> str:
     return escape_bytes("; ".join(render_asked(result) for result in document.results))
 
 
-def _make_profile(series: StackSeries, frames: dict[StackFrame, int]) -> dict[str, Any]:
+def _make_profile(series: StackSeries, frames: dict[Frame, int]) -> dict[str, Any]:
     weighing = [stack for stack in series.stacks if stack.weight > 0]
     name = " ".join(filter(None, (series.source, series.label)))
     return {
@@ -64,7 +65,7 @@ def _make_profile(series: StackSeries, frames: dict[StackFrame, int]) -> dict[st
     }
 
 
-def _make_frames(frames: Iterable[StackFrame]) -> list[dict[str, str]]:
+def _make_frames(frames: Iterable[Frame]) -> list[dict[str, str]]:
     return [
         {"name": frame.label} if frame.object is None else {"name": frame.label, "file": frame.object}
         for frame in frames

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from omn_core.model.batch import Batch, Column
 from omn_core.model.result import Result
+from omn_core.model.stacks import Stacks
 from omn_core.names import escape_bytes
 
 Row = dict[str, Any]
@@ -17,13 +18,15 @@ Row = dict[str, Any]
 def iter_rows(result: Result) -> Iterator[list[Row]]:
     """Iterate over a result's raw events in lists of rows. A field that an event lacks is absent from its row.
 
-    Nothing where raw events were not asked for.
+    Events of one stack share the list of its labels. Nothing where raw events were not asked for.
     """
     if result.raw is None:
         return
     stamp = {"source": result.resolved.entry.id, "backend": result.resolved.backend.id, "scope": result.scope}
     for chunk in result.raw.batch.iter_chunks():
-        yield _rows(chunk, stamp)
+        rows = _rows(chunk, stamp)
+        _add_stacks(rows, chunk, result.raw.stacks)
+        yield rows
 
 
 def _rows(chunk: Batch, stamp: Mapping[str, str]) -> list[Row]:
@@ -38,6 +41,20 @@ def _rows(chunk: Batch, stamp: Mapping[str, str]) -> list[Row]:
         for head, weight in zip(heads, chunk.weight.tolist(), strict=True):
             head["weight"] = weight
     return heads
+
+
+def _add_stacks(rows: Sequence[Row], chunk: Batch, stacks: Stacks | None) -> None:
+    """Give each event that has a stack its frames' labels, the innermost first."""
+    if chunk.stack is None or stacks is None:
+        return
+    numbers, places = np.unique(chunk.stack, return_inverse=True)
+    labels = [
+        None if number < 0 else [escape_bytes(frame.label) for frame in stacks.get_frames(number)]
+        for number in numbers.tolist()
+    ]
+    for row, place in zip(rows, places.reshape(-1).tolist(), strict=True):
+        if labels[place] is not None:
+            row["stack"] = labels[place]
 
 
 def _fields(columns: Mapping[str, Column], length: int) -> list[Row]:

@@ -10,29 +10,18 @@ import attrs
 from omn_core.format.figures import render_key
 from omn_core.model.request import parse_emit
 from omn_core.model.result import Document, Result
+from omn_core.model.stacks import Frame
 from omn_core.names import escape_bytes
 
 EMIT = "stack"
 """The emit whose rows are stacks."""
 
 
-@attrs.frozen(eq=False)
-class StackFrame:
-    """One function of a stack, by its label. `object` is the file that holds it, `named_by` what gave it its name.
-
-    Both are None where nobody knows. One function of a document is one object, which is what it is compared by.
-    """
-
-    label: str
-    object: str | None = None
-    named_by: str | None = None
-
-
 @attrs.frozen
 class Stack:
     """One row: its frames from the outermost to the innermost, what it weighs in the series' unit, its events."""
 
-    frames: tuple[StackFrame, ...]
+    frames: tuple[Frame, ...]
     weight: float
     count: float
 
@@ -73,7 +62,7 @@ def iter_stack_series(document: Document) -> Iterator[StackSeries]:
 
     Names are text that UTF-8 can hold. Frames alike are one object, whichever stack they stand in.
     """
-    known: dict[tuple[str, str | None, str | None], StackFrame] = {}
+    known: dict[tuple[str, str | None, str | None], Frame] = {}
     for place, result in enumerate(document.results):
         for series in result.series:
             for emit, answer in series.emits.items():
@@ -111,15 +100,15 @@ class Node:
 
     __slots__ = ("children", "count", "frame", "own", "weight")
 
-    def __init__(self, frame: StackFrame) -> None:
+    def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.weight: float = 0
         self.own: float = 0
         self.count: float = 0
-        self.children: dict[StackFrame, Node] = {}
+        self.children: dict[Frame, Node] = {}
 
 
-def compute_tree(stacks: Iterable[Stack], root: StackFrame) -> Node:
+def compute_tree(stacks: Iterable[Stack], root: Frame) -> Node:
     """Return the tree of stacks, below a root of that name. A stack without weight takes no part."""
     top = Node(root)
     for stack in stacks:
@@ -142,7 +131,7 @@ def _add(node: Node, stack: Stack) -> None:
     node.count += stack.count
 
 
-def _read(row: Mapping[str, Any], known: dict[tuple[str, str | None, str | None], StackFrame]) -> Stack:
+def _read(row: Mapping[str, Any], known: dict[tuple[str, str | None, str | None], Frame]) -> Stack:
     labels = row["frames"]
     absent = [None] * len(labels)
     parts = zip(labels, row.get("objects") or absent, row.get("named_by") or absent, strict=True)
@@ -150,5 +139,5 @@ def _read(row: Mapping[str, Any], known: dict[tuple[str, str | None, str | None]
     return Stack(tuple(reversed(frames)), row["weight"], row["count"])
 
 
-def _make_frame(label: str, holder: str | None, named_by: str | None) -> StackFrame:
-    return StackFrame(escape_bytes(label), None if holder is None else escape_bytes(holder), named_by)
+def _make_frame(label: str, holder: str | None, named_by: str | None) -> Frame:
+    return Frame(escape_bytes(label), None if holder is None else escape_bytes(holder), named_by)

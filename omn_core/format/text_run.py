@@ -93,6 +93,8 @@ def _render_event(row: Row, opened_ns: int, width: int) -> Iterator[str]:
     fields = {**row["key"], **row["attrs"]}
     if "weight" in row:
         fields["weight"] = row["weight"]
+    if "stack" in row:
+        fields["stack"] = " < ".join(row["stack"])
     parts = [f"{name}={render_printable(_spell(value), _LONGEST_VALUE)}" for name, value in fields.items()]
     yield from wrap(f"  {offset / 1e9:+.9f} {' '.join(parts)}", width, "      ")
 

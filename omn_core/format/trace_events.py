@@ -9,9 +9,10 @@ import attrs
 
 from omn_core.format.events import iter_rows
 from omn_core.format.sentences import render_asked
-from omn_core.format.stacks import EMIT, Node, StackFrame, StackSeries, compute_tree, iter_stack_series, render_series
+from omn_core.format.stacks import EMIT, Node, StackSeries, compute_tree, iter_stack_series, render_series
 from omn_core.model.request import parse_emit
 from omn_core.model.result import Document, Result, SeriesResult
+from omn_core.model.stacks import Frame
 from omn_core.names import escape_bytes, escape_tree
 
 Event = dict[str, Any]
@@ -128,7 +129,7 @@ def _iter_stacks(series: StackSeries, tracks: _Tracks) -> Iterator[Event]:
     # A time keeps its length; of any other unit one is drawn as a microsecond.
     scale = 1 if unit == "ns" else NANOSECONDS
     opened = series.result.window.opened_ns
-    tree = compute_tree(series.stacks, StackFrame(series.source))
+    tree = compute_tree(series.stacks, Frame(series.source))
     waiting: list[tuple[Node, float, bool]] = [(tree, 0, True)]
     while waiting:
         node, start, is_beginning = waiting.pop()

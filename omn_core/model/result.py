@@ -15,6 +15,7 @@ from omn_core.model.batch import Batch
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import ResolvedRequest, ResolvedSession
 from omn_core.model.rows import EmitRow
+from omn_core.model.stacks import Stacks
 
 
 @attrs.frozen
@@ -90,9 +91,10 @@ class Repeat:
 
 @attrs.frozen(eq=False)
 class RawEvents:
-    """The events themselves, kept in columns until an encoder prints them."""
+    """The events themselves, kept in columns until an encoder prints them; `stacks` is what theirs are numbers in."""
 
     batch: Batch
+    stacks: Stacks | None = None
 
 
 @attrs.frozen(eq=False)

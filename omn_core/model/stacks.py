@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 import attrs
 
+FUNC, OBJECT, WITHIN = "func", "object", "within"
+STACK_KEYS = (FUNC, OBJECT, WITHIN)
+"""The keys that are read from an event's stack, which no collector gives: its innermost frame's function and the file
+that holds it, and every function of it, the one key that puts an event in several series."""
 
-@attrs.frozen
+
+@attrs.frozen(cache_hash=True)
 class Frame:
-    """One function of a stack, as stacks show it.
+    """One function of a stack, as stacks and every format of them show it.
 
     `object` is the file that holds it, or what the kernel calls memory that is no file; None where the address was in
     nothing known. `named_by` says what gave it its name, None exactly where it has none.
@@ -51,6 +56,15 @@ class Stacks:
 
     def get_frames(self, stack: int) -> list[Frame]:
         """Return the frames of an interned stack, the innermost first. Raises IndexError for a number of none."""
+        return [self._frames[code] for code in self.get_codes(stack)]
+
+    def get_codes(self, stack: int) -> tuple[int, ...]:
+        """Return the numbers of a stack's frames, the innermost first. Raises IndexError for a number of none."""
         if stack < 0:
             raise IndexError(f"{stack} is the number of no stack")
-        return [self._frames[code] for code in self._stacks[stack]]
+        return self._stacks[stack]
+
+    @property
+    def frames(self) -> Sequence[Frame]:
+        """Every frame, at its number."""
+        return self._frames

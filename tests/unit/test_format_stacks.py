@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,12 +24,16 @@ from omn_core.cli.trace import say_reservations
 from omn_core.errors import RequestError
 from omn_core.format.as_chrome import CHROME
 from omn_core.format.as_folded import FOLDED, fold_label
+from omn_core.format.as_json import JSON
+from omn_core.format.as_ndjson import NDJSON
 from omn_core.format.as_speedscope import SPEEDSCOPE
+from omn_core.format.as_text import TEXT
 from omn_core.format.reservations import iter_reservations
-from omn_core.format.stacks import StackFrame, compute_tree, iter_stack_series
+from omn_core.format.stacks import compute_tree, iter_stack_series
 from omn_core.format.trace_events import StackFrames
 from omn_core.model.losses import Losses
-from omn_core.model.result import Document
+from omn_core.model.result import Document, RawEvents
+from omn_core.model.stacks import Frame, Stacks
 from omn_core.model.style import TextStyle
 from omn_core.names import escape_bytes
 
@@ -275,6 +280,26 @@ def test_stacks_of_raw_events_share_their_callers() -> None:
     }
 
 
+@pytest.mark.spec("FMT-1", "EVT-1")
+def test_raw_events_have_their_stacks_in_every_format() -> None:
+    """Labels from the innermost: a list in JSON and lines of it, a chain in text, stackFrames in Chrome's."""
+    stacks = Stacks()
+    leaf, main = (stacks.intern_frame(Frame(label)) for label in ("a;b c 7", "main"))
+    batch = attrs.evolve(make_batch([5, 6]), stack=np.array([stacks.intern([leaf, main]), -1]))
+    made = make_result(batch, ["raw"], mode="trace")
+    document = make_document(attrs.evolve(made, raw=RawEvents(batch, stacks)))
+    kept = json.loads(write(JSON, document))["results"][0]["raw"]
+    assert (kept[0]["stack"], "stack" in kept[1]) == (["a;b c 7", "main"], False)
+    lines = [json.loads(line) for line in write(NDJSON, document).splitlines()]
+    assert lines[0]["stack"] == ["a;b c 7", "main"]
+    assert "stack=a;b c 7 < main" in write(TEXT, document)
+    whole, events = read_chrome(document)
+    first, second = (event for event in events if event["ph"] == "i" and event["name"] == "mem.test")
+    rows = whole["stackFrames"]
+    assert (rows[first["sf"]]["name"], rows[rows[first["sf"]]["parent"]]["name"]) == ("a;b c 7", "main")
+    assert "sf" not in second
+
+
 def test_an_empty_run_is_a_file_all_the_same() -> None:
     """Without a stack there are no lines, no profiles of frames and no slices but the source's own."""
     document = make_document(make_stack_result({None: []}))
@@ -285,11 +310,11 @@ def test_an_empty_run_is_a_file_all_the_same() -> None:
 
 
 def test_frames_alike_are_one_object_and_weightless_stacks_no_part_of_a_tree() -> None:
-    """What is compared by identity is one object a document, and a stack of weight 0 adds no box."""
+    """A frame in several stacks is one of a document, and a stack of weight 0 adds no box."""
     rows = [make_row(["work", "main"], 2), make_row(["rest", "main"], 3), make_row(["idle", "main"], 0)]
     (series,) = iter_stack_series(make_document(make_stack_result({None: rows})))
     assert len({frame for stack in series.stacks for frame in stack.frames}) == 4
-    tree = compute_tree(series.stacks, StackFrame("all"))
+    tree = compute_tree(series.stacks, Frame("all"))
     (main,) = tree.children.values()
     assert (tree.weight, main.weight, main.own, main.count) == (5, 5, 0, 2)
     assert {child.frame.label: (child.weight, child.own) for child in main.children.values()} == {

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 from omn_core.api import (
     Document,
     Encoder,
+    Frame,
     RequestError,
     Stack,
-    StackFrame,
     TextStyle,
     escape_bytes,
     iter_reservations,
@@ -79,7 +79,7 @@ class _Paths:
     """Every stack's path from the outermost frame, those that begin alike sharing their beginning."""
 
     def __init__(self) -> None:
-        self.frames: dict[StackFrame, int] = {}
+        self.frames: dict[Frame, int] = {}
         self.parents: list[int] = []
         self.at: list[int] = []
         self._known: dict[tuple[int, int], int] = {}
@@ -88,7 +88,7 @@ class _Paths:
         """Return where each stack with a weight ends, its weight and its events."""
         return [(self._add(stack.frames), stack.weight, stack.count) for stack in stacks if stack.weight > 0]
 
-    def _add(self, frames: Iterable[StackFrame]) -> int:
+    def _add(self, frames: Iterable[Frame]) -> int:
         place = -1
         for frame in frames:
             step = (place, self.frames.setdefault(frame, len(self.frames)))

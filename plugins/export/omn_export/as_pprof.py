@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from omn_core.api import (
     Document,
     Encoder,
+    Frame,
     RequestError,
-    StackFrame,
     StackSeries,
     TextStyle,
     escape_bytes,
@@ -53,7 +53,7 @@ class _Profile:
         self.series = list(iter_stack_series(document))
         self.places = {place: index for index, place in enumerate(dict.fromkeys(one.place for one in self.series))}
         self.texts: dict[str, int] = {"": 0}
-        self.functions: dict[StackFrame, int] = {}
+        self.functions: dict[Frame, int] = {}
         self.mappings: dict[str, int] = {}
 
     def iter_fields(self) -> Iterable[bytes]:
@@ -109,13 +109,13 @@ class _Profile:
             return label.add_number(3, value)
         return label.add_number(2, self.text("?" if value is None else escape_bytes(str(value))))
 
-    def _make_location(self, frame: StackFrame, function: int) -> Message:
+    def _make_location(self, frame: Frame, function: int) -> Message:
         location = Message().add_number(1, function)
         if frame.object is not None:
             location.add_number(2, self.mappings[frame.object])
         return location.add_bytes(4, bytes(Message().add_number(1, function)))
 
-    def _make_function(self, frame: StackFrame, function: int) -> Message:
+    def _make_function(self, frame: Frame, function: int) -> Message:
         name = self.text(frame.label)
         made = Message().add_number(1, function).add_number(2, name).add_number(3, name)
         return made if frame.object is None else made.add_number(4, self.text(frame.object))

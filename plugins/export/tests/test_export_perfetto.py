@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from omn_export.as_perfetto import PERFETTO
@@ -15,7 +16,8 @@ from stack_runs import NASTY_LABELS, make_nasty_stacks, make_row, make_stack_res
 
 from omn_core.errors import RequestError
 from omn_core.model.batch import Batch, Column
-from omn_core.model.result import Document
+from omn_core.model.result import Document, RawEvents
+from omn_core.model.stacks import Frame, Stacks
 from omn_core.model.style import TextStyle
 from omn_core.names import escape_bytes
 
@@ -127,6 +129,18 @@ def test_what_happened_stands_at_its_time() -> None:
     (summary,) = trace.list_named("summary")
     assert summary.timestamp == WINDOW.closed_ns
     assert (trace.annotate(summary)["count"], trace.annotate(summary)["total"]) == (4, 22)
+
+
+def test_a_raw_event_has_its_callstack() -> None:
+    """From the outermost frame, as Perfetto wants them; none where the event has no stack."""
+    stacks = Stacks()
+    leaf, main = (stacks.intern_frame(Frame(label)) for label in (NASTY_LABELS[0], "main"))
+    batch = attrs.evolve(make_batch([5, 6]), stack=np.array([stacks.intern([leaf, main]), -1]))
+    made = attrs.evolve(make_result(batch, ["raw"], mode="trace"), raw=RawEvents(batch, stacks))
+    trace = Trace(make_document(made))
+    first, second = trace.list_named("mem.test")
+    assert trace.stacks[first.track_event.callstack_iid] == (("main", None), (NASTY_LABELS[0], None))
+    assert not second.track_event.HasField("callstack_iid")
 
 
 def test_the_clock_is_the_traces_own() -> None:
