@@ -10,6 +10,7 @@ from omn_core.catalog.shape import WrittenBackend, WrittenEntry, WrittenVocabula
 from omn_core.located import Path
 from omn_core.model.catalog import BANDS, SCALES, TEXT, Vocabulary
 from omn_core.model.request import MODES
+from omn_core.model.stacks import STACK_KEYS
 from omn_core.model.target import KINDS
 
 Complaint = tuple[Path, str]
@@ -46,6 +47,7 @@ def check_entry(
         yield ("id",), f"{entry.id!r} is outside this plugin's family {family!r}"
     yield from _check_words(entry, words, set(emits))
     yield from _check_fields(entry)
+    yield from _check_stack_keys(entry)
     yield from _check_caveats(entry)
     yield from _check_default(entry)
     yield from _check_chain(entry, words)
@@ -92,6 +94,12 @@ def _check_fields(entry: WrittenEntry) -> Iterator[Complaint]:
         yield ("targets",), "an entry serves at least one kind of target"
     if "cgroup" in served and entry.targets.get("container", None) is not None:
         yield ("targets", "container"), "a container is its cgroup, which is served"
+
+
+def _check_stack_keys(entry: WrittenEntry) -> Iterator[Complaint]:
+    for name in STACK_KEYS:
+        if name in entry.keys and name not in entry.attributes and entry.stacks is None:
+            yield ("keys",), f"{name!r} is read from stacks, and the entry does not say whose its events carry (stacks)"
 
 
 def _check_caveats(entry: WrittenEntry) -> Iterator[Complaint]:

@@ -10,7 +10,9 @@ import numpy as np
 
 from omn_core.emit.base import Answer, Emit, Series
 from omn_core.emit.labels import find_labels
+from omn_core.emit.numbers import compute_total
 from omn_core.emit.series import divide
+from omn_core.emit.stack_keys import add_leaves
 from omn_core.errors import PLUGIN_FAULTS, PluginError
 from omn_core.model.batch import Batch, Column
 from omn_core.model.losses import Losses
@@ -18,7 +20,7 @@ from omn_core.model.request import POLLED_MODES, EmitSpec
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import RawEvents, SeriesResult, Window
 from omn_core.model.rows import EmitRow
-from omn_core.model.stacks import Stacks
+from omn_core.model.stacks import WITHIN, Stacks
 from omn_core.plugins import Registry
 
 
@@ -40,7 +42,11 @@ def answer(
     """
     emits = [(spec, registry.emits[spec.name]) for spec in resolved.emits]
     loaded = [(spec, row, _load(row, registry)) for spec, row in emits]
-    parts = divide(_measurable(batch, resolved.value), resolved.keys)
+    events = _measurable(batch, resolved.value)
+    if stacks is not None:
+        events = add_leaves(events, stacks, resolved.stack_keys)
+    parts = divide(events, resolved.keys, stacks)
+    whole: int | float | None = None
 
     def make_series(key: dict[str, Any], part: Batch) -> Series:
         return Series(
@@ -57,7 +63,11 @@ def answer(
             labels=resolved.labels,
             stacks=stacks,
             apart=resolved.apart,
+            whole=whole,
         )
+
+    if WITHIN in resolved.keys:
+        whole = compute_total(make_series({}, events).sums)
 
     together = {
         str(spec): _compute_several(emit, [make_series(*part) for part in parts], spec, row, registry)
@@ -76,7 +86,7 @@ def answer(
         }
         series_results.append(SeriesResult(key, answers, find_labels(part, key, resolved.labels)))
     lists_events = any(row.lists_events for _, row in emits)
-    return tuple(series_results), RawEvents(_by_time(batch)) if lists_events else None
+    return tuple(series_results), RawEvents(_by_time(batch), stacks) if lists_events else None
 
 
 def _measurable(batch: Batch, value: str) -> Batch:

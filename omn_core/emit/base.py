@@ -30,7 +30,8 @@ class Series:
     `merges_ticks` says that the rows of one instant are parts of one measurement (a polled source whose values sum);
     `scale` is the vocabulary's word for how numbers of the unit scale, None where it has none; `labels` names the
     attribute that says what a key is called; `apart` are the keys whose values count different things; `stacks` is the
-    run's table, which the events' stacks are numbers in.
+    run's table, which the events' stacks are numbers in. `whole` is what the events of all series add up to where an
+    event may be in several of them, so that their sums make more; None where each is in one.
     """
 
     key: Mapping[str, Any]
@@ -46,6 +47,7 @@ class Series:
     labels: Mapping[str, str] = attrs.field(factory=dict)
     stacks: Stacks | None = None
     apart: tuple[str, ...] = ()
+    whole: int | float | None = None
 
     @cached_property
     def column(self) -> Column | None:

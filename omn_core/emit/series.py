@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,7 +10,9 @@ import numpy as np
 
 from omn_core.emit.base import Answer, Series
 from omn_core.emit.labels import find_labels
+from omn_core.emit.stack_keys import spread_within
 from omn_core.model.batch import Array, Batch, Column
+from omn_core.model.stacks import WITHIN, Stacks
 
 UNKNOWN = "?"
 """What a row says in place of an attribute that its events do not carry."""
@@ -18,22 +20,29 @@ UNKNOWN = "?"
 _RADIX_SERIES = 1 << 16  # numpy sorts 16-bit codes by radix, an order of magnitude faster than wider ones
 
 
-def divide(batch: Batch, key_names: Sequence[str]) -> list[tuple[dict[str, Any], Batch]]:
+def divide(batch: Batch, key_names: Sequence[str], stacks: Stacks | None = None) -> list[tuple[dict[str, Any], Batch]]:
     """Divide events by their keys: each series' key and its events, in the events' own order.
 
-    A name is read from the keys, else from the attributes (a derived key). Events without it form a series whose key
-    is None there. Series are ordered by their keys' values, the first key first, None last. Without names everything
-    is one series, whatever it holds; with names no events make no series.
+    A name is read from the keys, else from the attributes (a derived key); by `within` an event is in a series for each
+    function that its stack, of the run's `stacks`, says that it was within. Events without a name form a series whose
+    key is None there. Series are ordered by their keys' values, the first key first, None last. Without names
+    everything is one series, whatever it holds; with names no events make no series.
     """
     if not key_names:
         return [({}, batch)]
     if not len(batch):
         return []
-    codes, keys = _partition(batch, key_names)
-    if len(keys) == 1:
+    columns = {name: batch.keys.get(name, batch.attributes.get(name)) for name in key_names}
+    rows = None
+    if WITHIN in key_names and stacks is not None:
+        rows, functions = spread_within(batch, stacks)
+        columns = {name: None if column is None else column.select(rows) for name, column in columns.items()}
+        columns[WITHIN] = functions
+    codes, keys = _partition(columns, len(batch) if rows is None else len(rows))
+    if len(keys) == 1 and rows is None:
         return [(keys[0], batch)]
     order = np.argsort(codes.astype(np.uint16) if len(keys) <= _RADIX_SERIES else codes, kind="stable")
-    ordered = batch.select(order)
+    ordered = batch.select(order if rows is None else rows[order])
     ends = np.cumsum(np.bincount(codes, minlength=len(keys))).tolist()
     starts = [0, *ends[:-1]]
     return [(key, ordered.select(slice(start, end))) for key, start, end in zip(keys, starts, ends, strict=True)]
@@ -81,11 +90,11 @@ def compute_codes(column: Column | None, length: int) -> tuple[Array, list[Any]]
     return spread, [*labels, None]
 
 
-def _partition(batch: Batch, key_names: Sequence[str]) -> tuple[Array, list[dict[str, Any]]]:
-    codes: Array = np.zeros(len(batch), np.int64)
+def _partition(columns: Mapping[str, Column | None], length: int) -> tuple[Array, list[dict[str, Any]]]:
+    codes: Array = np.zeros(length, np.int64)
     keys: list[dict[str, Any]] = [{}]
-    for name in key_names:
-        parts, labels = compute_codes(batch.keys.get(name, batch.attributes.get(name)), len(batch))
+    for name, column in columns.items():
+        parts, labels = compute_codes(column, length)
         codes, present = _number(codes * len(labels) + parts)
         keys = [{**keys[pair // len(labels)], name: labels[pair % len(labels)]} for pair in present.tolist()]
     return codes, keys

@@ -51,7 +51,7 @@ class TopK:
             return answers
         totals = [sum(row["value"] or 0 for row in answer["rows"]) for answer in answers]
         ranked = set(sorted(range(len(several)), key=lambda place: -totals[place])[: spec.count or DEFAULT_ROWS])
-        whole = None if any(name in one.apart for one in several for name in one.key) else sum(totals)
+        whole = _find_whole(several, totals)
         for place, answer in enumerate(answers):
             kept = answer["rows"] if place in ranked else []
             answer["rows"] = [_row(row["key"], row["value"], whole, row.get("labels")) for row in kept]
@@ -88,6 +88,13 @@ def _rank(series: Series, attribute: str, rows: int) -> list[Answer]:
         _row({attribute: name}, sums[place], total, {attribute: called[place]} if place in called else {})
         for name, place in zip(names, first, strict=True)
     ]
+
+
+def _find_whole(several: Sequence[Series], totals: Sequence[float]) -> float | None:
+    """Find what the series are shares of: the sum of theirs, of all events where they share some; None of none."""
+    if any(name in one.apart for one in several for name in one.key):
+        return None
+    return next((one.whole for one in several if one.whole is not None), sum(totals))
 
 
 def _find_called(series: Series, attribute: str, codes: Array, count: int) -> dict[int, str]:

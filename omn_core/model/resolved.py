@@ -11,6 +11,7 @@ import attrs
 from omn_core.model.catalog import Backend, Entry
 from omn_core.model.request import EmitSpec, LeftOut, Request, Session
 from omn_core.model.rows import CollectorRow
+from omn_core.model.stacks import STACK_KEYS
 from omn_core.model.target import Target
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ class ResolvedRequest:
     def keys(self) -> tuple[str, ...]:
         """The keys that divide the answer into series."""
         return self.request.keys
+
+    @property
+    def stack_keys(self) -> tuple[str, ...]:
+        """What is asked of the events' stacks: as a key, by an emit or in the filter."""
+        return tuple(name for name in STACK_KEYS if self.is_divided_by(name))
 
     def is_divided_by(self, name: str) -> bool:
         """Tell whether a key, the filter or an emit names something, so that a reading needs a row for each of it.

@@ -14,6 +14,7 @@ from omn_core.errors import NotCollected, RequestError
 from omn_core.filter import Filter, compile_filter
 from omn_core.model.catalog import Catalog, Entry, Vocabulary
 from omn_core.model.request import POLLED_MODES, EmitSpec, Request
+from omn_core.model.stacks import STACK_KEYS
 from omn_core.model.target import Target
 from omn_core.nearest import find_nearest
 from omn_core.plugins import PluginRecord, Registry
@@ -112,7 +113,7 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
     for emit in emits:
         check_emit(emit, entry, mode, registry.emits, value if not adds_up else None)
     check_keys(request, entry)
-    _check_sampling(request, entry, mode)
+    _check_sampling(request, entry, mode, emits)
     predicate = None if request.filter is None else check_filter(compile_filter(request.filter), entry, value)
     return Completed(
         request=request,
@@ -189,7 +190,7 @@ def _check_pair(entry: Entry, mode: str, target: Target) -> None:
     )
 
 
-def _check_sampling(request: Request, entry: Entry, mode: str) -> None:
+def _check_sampling(request: Request, entry: Entry, mode: str, emits: Iterable[EmitSpec]) -> None:
     for name, given in (("--hz", request.hz), ("--period", request.period)):
         if given is not None and mode != "sample":
             raise RequestError(f"{name} means something in mode sample alone, and this is mode {mode}")
@@ -197,9 +198,21 @@ def _check_sampling(request: Request, entry: Entry, mode: str) -> None:
             raise RequestError(f"{name} is a positive number, not {given}")
     if request.hz is not None and request.period is not None:
         raise RequestError("--hz and --period are two ways to say one thing", "give one of them")
+    _check_stack_keys(request, emits)
     for name, word in (("--stack", request.stack), ("--symbols", request.symbols)):
         if word is not None and entry.stacks is None:
             raise RequestError(f"{name} means nothing here: the events of {entry.id} carry no stacks")
+
+
+def _check_stack_keys(request: Request, emits: Iterable[EmitSpec]) -> None:
+    """What is read from stacks is not there where they are not to be walked."""
+    if request.stack != "none":
+        return
+    fields = () if request.filter is None else compile_filter(request.filter).fields
+    asked = [*request.keys, *(emit.attribute or emit.name for emit in emits), *fields]
+    lacking = next((name for name in asked if name in ("stack", *STACK_KEYS)), None)
+    if lacking is not None:
+        raise RequestError(f"{lacking!r} is read from stacks, and --stack none walks none", "leave out one of the two")
 
 
 def _choose_interval(request: Request, mode: str) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from omn_core.emit.stack_keys import add_leaves, count_stackless
 from omn_core.errors import PluginError
 from omn_core.filter import compile_filter
 from omn_core.filter.evaluate import apply_filter
@@ -16,6 +17,7 @@ from omn_core.model.losses import Losses, compute_total_losses
 from omn_core.model.request import POLLED_MODES
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import FilterAccount, Result, Window
+from omn_core.model.stacks import WITHIN
 from omn_core.plugins import Registry
 from omn_core.run.measurement import Measurement
 
@@ -58,6 +60,7 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
             *(() if measurement.bound is None else measurement.bound.facts),
             *_explain_brevity(measurement, batch, window),
             *_explain_mixture(resolved, kept),
+            *_explain_stack_keys(resolved, kept),
             *measurement.ask("facts", ()),
         ),
         caveats=tuple(caveats),
@@ -100,6 +103,18 @@ def _explain_mixture(resolved: ResolvedRequest, batch: Batch) -> tuple[str, ...]
     return (f"one series holds the readings of {rows} at a time, mixed and not added up: --keys {key} divides them",)
 
 
+def _explain_stack_keys(resolved: ResolvedRequest, batch: Batch) -> tuple[str, ...]:
+    """Say how many events have no stack to read a key from, and that one event is in several series by `within`."""
+    said = []
+    stackless = count_stackless(batch) if resolved.stack_keys else 0
+    if stackless:
+        keys = " and no ".join(resolved.stack_keys)
+        said.append(f"{stackless} of {len(batch)} events have no stack, and so no {keys}")
+    if WITHIN in resolved.keys:
+        said.append("a series is all that ran within a function, what that called included: they do not add up")
+    return tuple(said)
+
+
 def get_in_target_cost(measurement: Measurement) -> tuple[str, InTargetCost]:
     """Return what a request's mechanism spent inside the target, with its source; unknown where it cannot say.
 
@@ -128,7 +143,9 @@ def _apply_filter(measurement: Measurement, batch: Batch) -> tuple[Batch, Filter
     expression = measurement.resolved.request.filter
     if expression is None:
         return batch, None
-    mask, absent = apply_filter(compile_filter(expression), batch, measurement.resolved.value)
+    predicate = compile_filter(expression)
+    shown = add_leaves(batch, measurement.context.stacks, predicate.fields)
+    mask, absent = apply_filter(predicate, shown, measurement.resolved.value)
     kept = int(mask.sum())
     applied_by = measurement.resolved.filter_applied_by or "userspace"
     return batch.select(mask), FilterAccount(expression, applied_by, kept, len(batch) - kept, absent)

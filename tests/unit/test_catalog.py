@@ -80,6 +80,7 @@ BROKEN_ENTRIES = [
     ({"unit": "furlongs"}, None, "unit 'furlongs' is unknown"),
     ({"attributes": "{depth: count, share: byte, comm: text}"}, None, "unit 'byte' is unknown; did you mean 'bytes'?"),
     ({"value": "height"}, None, "the value 'height' is none of the attributes"),
+    ({"keys": "[task, cpu, func]"}, None, "'func' is read from stacks, and the entry does not say whose"),
     ({"value": "share"}, None, "the value's unit is 'ratio', and the entry's 'count'"),
     ({"determinism": "exact"}, None, "determinism 'exact' is unknown"),
     ({"targets": "{pid: no}"}, None, "a kind that is not served says why"),

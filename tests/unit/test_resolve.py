@@ -67,7 +67,7 @@ def make_request(source: str = "lab.depth", **fields: Any) -> Request:
         None if given["target"] is None else parse_target(given["target"]),
         **{
             name: given[name]
-            for name in ("filter", "value", "interval_ns", "backend", "hz", "id", "window")
+            for name in ("filter", "value", "interval_ns", "backend", "stack", "hz", "id", "window")
             if name in given
         },
     )
@@ -294,6 +294,24 @@ def test_an_invalid_combination_is_refused_with_its_reason(ground: Ground, field
     with pytest.raises(RequestError) as caught:
         validate_session(ground.session(**fields), ground.catalog, ground.registry)
     assert said in str(caught.value)
+
+
+@pytest.mark.spec("EVT-6")
+@pytest.mark.parametrize(
+    "fields",
+    [{"keys": ["func"]}, {"emits": ["topk@object"]}, {"filter": "func == 'main'"}, {"keys": ["cpu", "within"]}],
+)
+def test_what_is_read_from_stacks_is_refused_where_none_are_walked(ground: Ground, fields: dict[str, Any]) -> None:
+    """The request contradicts itself, whatever the machine; without --stack none it is served."""
+    changes = {
+        "stacks": "program",
+        "keys": "[task, cpu, func, object, within]",
+        "filter_fields": "[comm, cpu, depth, func, object]",
+    }
+    ground.build("a available", changes=changes)
+    with pytest.raises(RequestError, match="is read from stacks, and --stack none walks none"):
+        validate_session(ground.session(stack="none", **fields), ground.catalog, ground.registry)
+    assert ground.resolve(**fields)
 
 
 @pytest.mark.spec("REQ-14")
