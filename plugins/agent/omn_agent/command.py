@@ -50,6 +50,31 @@ def import_command(harness: str, place: Path, output: Path | None) -> int:
 
 
 @agent.command(
+    "hook",
+    short_help="Hand a hook's event to a recorder.",
+    epilog="""\b
+Examples:
+  omn agent hook claude /run/user/1000/omn-agent-3f2a on < event.json
+""",
+)
+@click.argument("harness", type=click.Choice([harness.value for harness in Harness]))
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("content", type=click.Choice(["on", "off"]))
+def hook_command(harness: str, folder: Path, content: str) -> int:
+    """Hand the event on standard input to the recorder of FOLDER, with or without its content.
+
+    It becomes the client that hooks run, which recorders name directly: a start of omn costs much more. It says nothing
+    and ends with 0 whether anybody took the event or not.
+    """
+    import os
+
+    from omn_agent.hook.client import get_client
+
+    client = get_client()
+    os.execv(client[0], [*client, harness, str(folder), content])  # noqa: S606  # omn-agent's own client
+
+
+@agent.command(
     "show",
     short_help="Say what happened in recordings.",
     epilog="""\b
