@@ -1,4 +1,4 @@
-"""Describe the native module of eBPF maps to cffi; the compiler checks it against the kernel's own headers."""
+"""Describe the native module of eBPF maps and ring buffers to cffi; the compiler checks it by the kernel's headers."""
 
 import os
 
@@ -6,7 +6,7 @@ from cffi import FFI
 
 # setuptools runs this file by its path, from the project's folder and without __file__.
 NATIVE = os.path.join("omn_kernel", "native")
-PARTS = ("maps",)
+PARTS = ("maps", "ringbuf", "grace")
 
 DECLARATIONS = """
     struct omn_map {
@@ -20,6 +20,21 @@ DECLARATIONS = """
     int omn_map_batch(const struct omn_map *map, int takes, const void *from, void *next, uint8_t *keys,
                       uint8_t *values, uint32_t *count);
     int omn_map_walk(const struct omn_map *map, int takes, uint8_t *keys, uint8_t *values, uint32_t *count);
+
+    struct omn_ringbuf {
+        void *reader;
+        void *writer;
+        uint64_t size;
+    };
+    int omn_ringbuf_map(int descriptor, uint64_t size, struct omn_ringbuf *ring);
+    void omn_ringbuf_unmap(struct omn_ringbuf *ring);
+    uint64_t omn_ringbuf_waiting(const struct omn_ringbuf *ring);
+    uint64_t omn_ringbuf_drain(struct omn_ringbuf *ring, uint8_t *out, uint64_t room);
+    uint64_t omn_ringbuf_gather(const uint8_t *data, uint64_t length, uint64_t record_size, uint8_t *rows);
+    uint64_t omn_raw_samples_gather(const uint8_t *data, uint64_t length, uint64_t record_size, uint8_t *rows);
+
+    int omn_grace_query(void);
+    int omn_grace_wait(void);
 """
 
 builder = FFI()

@@ -39,3 +39,23 @@ def refuse_map(name: str, error: OSError) -> MachineRefused:
             return MachineRefused(f"{answer.reason}; {limit}", answer.remedy or RAISE_MEMORY_LIMIT)
         return MachineRefused(answer.reason or what, answer.remedy)
     return MachineRefused(f"{what} cannot be made: {error.strerror}")
+
+
+def refuse_output(what: str, error: OSError) -> MachineRefused:
+    """Make the refusal of the memory that programs write records to, by how the kernel refused it."""
+    if error.errno in PERMISSION:
+        answer = refuse_permission(f"the {what}", "perfmon", error)
+        return MachineRefused(answer.reason or what, answer.remedy)
+    return MachineRefused(f"the {what} cannot be opened: {error.strerror}")
+
+
+def refuse_grace(error: OSError) -> MachineRefused:
+    """Make the refusal of drains, where the kernel lets nobody wait for the programs that run."""
+    if error.errno == errno.ENOSYS:
+        return MachineRefused(
+            "this kernel was built without membarrier(2), by which drained rows are known to be whole"
+        )
+    return MachineRefused(
+        f"membarrier(2), by which drained rows are known to be whole, is refused: {error.strerror}",
+        "start the kernel without nohz_full",
+    )

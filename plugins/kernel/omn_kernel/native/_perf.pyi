@@ -19,6 +19,7 @@ class _Functions:
     OMN_CHAINS: int
     PERF_SAMPLE_PERIOD: int
     PERF_SAMPLE_CALLCHAIN: int
+    PERF_SAMPLE_RAW: int
     PERF_RECORD_LOST: int
     PERF_RECORD_COMM: int
     PERF_RECORD_EXIT: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Self
+from typing import Any, Self
 
 import attrs
 
 from omn_kernel.native._perf import ffi, lib
-from omn_kernel.perf.events import PerfEvent
+from omn_kernel.perf.events import SOFTWARE, PerfEvent
 
 _NEVER = (1 << 31) - 1
 READ_WORDS = 3
@@ -125,7 +125,26 @@ def open_event(attributes: EventAttributes, place: Place) -> int:
             **({} if sampling is None else _spell_sampling(sampling)),
         },
     )
-    opened = lib.omn_event_open(event, place.pid, place.cpu, int(place.is_cgroup))
+    return _open(event, place)
+
+
+def open_output(cpu: int) -> int:
+    """Open the event that eBPF programs on a cpu write their records to. Raises OSError as perf_event_open(2) does."""
+    event = ffi.new(
+        "struct omn_event *",
+        {
+            "kind": lib.PERF_TYPE_SOFTWARE,
+            "config": SOFTWARE["bpf-output"],
+            "sample_period": 1,
+            "sample_type": lib.PERF_SAMPLE_RAW,
+            "wakeup_bytes": _NEVER,
+        },
+    )
+    return _open(event, Place(cpu=cpu))
+
+
+def _open(event: Any, place: Place) -> int:
+    opened: int = lib.omn_event_open(event, place.pid, place.cpu, int(place.is_cgroup))
     if opened < 0:
         raise OSError(-opened, os.strerror(-opened))
     return opened

@@ -1,0 +1,171 @@
+"""Records that programs write, each delivered once or counted as lost: by a ring buffer, and by perf events."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from omn_kernel.bpf.transport import PerfArrays, RingBuffer, Transport, compute_room, open_transport
+from omn_kernel.native import calls
+
+from omn_core.api import MachineRefused
+
+RECORD = np.dtype([("ns", np.uint64), ("task", np.uint64), ("cpu", np.uint64)])
+CALLS = 1_000_000
+GETPPID = 110 if os.uname().machine == "x86_64" else 173
+TRANSPORTS = [RingBuffer, PerfArrays]
+
+
+def encode(*instructions: tuple[int, int, int, int, int]) -> bytes:
+    """Encode instructions of opcode, destination, source, offset and number."""
+    return b"".join(
+        struct.pack("=BBhi", code, target | source << 4, offset, number & 0x7FFFFFFF if number >= 0 else number)
+        for code, target, source, offset, number in instructions
+    )
+
+
+def make_program(transport: Transport) -> bytes:
+    """Make a program on sys_enter that writes a record of each getppid(2) of this process."""
+    take = [(0xBF, 6, 1, 0, 0), (0x85, 0, 0, 0, 14), (0xBF, 7, 0, 0, 0), (0x77, 0, 0, 0, 32)]
+    stack = [(0x85, 0, 0, 0, 5), (0x7B, 10, 0, -24, 0), (0x7B, 10, 7, -16, 0), (0x85, 0, 0, 0, 8), (0x7B, 10, 0, -8, 0)]
+    if isinstance(transport, RingBuffer):
+        write = [(0x18, 1, 1, 0, transport.map.descriptor), (0, 0, 0, 0, 0), (0xBF, 2, 10, 0, 0), (0x07, 2, 0, 0, -24)]
+        write += [(0xB7, 3, 0, 0, 24), (0xB7, 4, 0, 0, 1), (0x85, 0, 0, 0, 130)]
+    else:
+        write = [(0xBF, 1, 6, 0, 0), (0x18, 2, 1, 0, transport.map.descriptor), (0, 0, 0, 0, 0)]
+        write += [(0x18, 3, 0, 0, -1), (0, 0, 0, 0, 0), (0xBF, 4, 10, 0, 0), (0x07, 4, 0, 0, -24)]
+        write += [(0xB7, 5, 0, 0, 24), (0x85, 0, 0, 0, 25)]
+    count = [(0x75, 0, 0, 4, 0), (0x18, 1, 2, 0, transport.lost.descriptor), (0, 0, 0, 0, 0), (0xB7, 2, 0, 0, 1)]
+    count += [(0xDB, 1, 2, 0, 0)]
+    body = [*stack, *write, *count]
+    test = [(0x55, 0, 0, len(body) + 2, os.getpid()), (0x79, 1, 6, 8, 0), (0x55, 1, 0, len(body), GETPPID)]
+    return encode(*take, *test, *body, (0xB7, 0, 0, 0, 0), (0x95, 0, 0, 0, 0))
+
+
+@contextmanager
+def running(transport: Transport) -> Iterator[None]:
+    """Have the program run at each system call of this machine."""
+    program = calls.load_program(calls.constant("BPF_PROG_TYPE_RAW_TRACEPOINT") or 0, make_program(transport))
+    link = calls.open_raw_tracepoint(program, "sys_enter")
+    try:
+        yield
+    finally:
+        os.close(link)
+        os.close(program)
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
+    try:
+        opened = request.param(RECORD)
+    except MachineRefused as refused:
+        pytest.skip(refused.reason)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def each_cpu() -> Iterator[list[int]]:
+    """Lend the cpus that this process may run on, and put it back on all of them."""
+    allowed = os.sched_getaffinity(0)
+    yield sorted(allowed)
+    os.sched_setaffinity(0, allowed)
+
+
+def call(count: int) -> None:
+    getppid = os.getppid
+    for _ in range(count):
+        getppid()
+
+
+@pytest.mark.spec("KRN-4")
+def test_every_record_is_delivered_once(transport: Transport, each_cpu: list[int]) -> None:
+    """A million calls on all cpus in turn, drained meanwhile: all of them, in the order of their stamps, none lost."""
+    parts = []
+    with running(transport):
+        for turn in range(50):
+            os.sched_setaffinity(0, {each_cpu[turn % len(each_cpu)]})
+            call(CALLS // 50)
+            parts.append(transport.drain())
+        parts.append(transport.drain())
+    records = transport.decode(parts)
+    assert transport.read_lost() == 0
+    assert len(records) == CALLS
+    assert np.all(records["ns"][1:] > records["ns"][:-1])
+    assert np.unique(records["cpu"]).tolist() == each_cpu
+    assert np.bincount(records["cpu"].astype(np.int64))[each_cpu].sum() == CALLS
+    assert np.all(records["task"] >> np.uint64(32) == os.getpid())
+
+
+@pytest.mark.spec("KRN-4", "COL-4")
+def test_records_that_find_no_room_are_counted(transport: Transport) -> None:
+    """A million calls and a reader that is stopped: what is delivered and what is lost are all that were made."""
+    with running(transport):
+        call(CALLS)
+        kept = transport.decode([transport.drain()])
+        lost = transport.read_lost()
+        assert lost > 0
+        assert len(kept) + lost == CALLS
+        call(10)
+    assert len(transport.decode([transport.drain()])) == 10
+    assert transport.read_lost() == lost
+
+
+@pytest.mark.spec("KRN-4")
+@pytest.mark.parametrize("kind", TRANSPORTS)
+def test_a_closed_transport_leaves_nothing(kind: type[Transport]) -> None:
+    """No descriptor and no mapping, however far it came."""
+
+    def list_held() -> tuple[list[str], int]:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        return sorted(os.listdir("/proc/self/fd")), sum("bpf" in line or "perf_event" in line for line in maps)
+
+    before = list_held()
+    for _ in range(3):
+        try:
+            opened = kind(RECORD)
+        except MachineRefused as refused:
+            pytest.skip(refused.reason)
+        assert list_held()[1] > before[1]
+        opened.close()
+        assert list_held() == before
+
+
+def test_a_kernel_without_ring_buffers_takes_perf_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before 5.8, and as 5.10 refuses one that the limit of locked memory has no room for."""
+    try:
+        open_transport(RECORD).close()
+    except MachineRefused as refused:
+        pytest.skip(refused.reason)
+    monkeypatch.setattr(calls, "constant", lambda name, real=calls.constant: None if "RINGBUF" in name else real(name))
+    opened = open_transport(RECORD)
+    assert isinstance(opened, PerfArrays)
+    opened.close()
+
+
+def test_without_either_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What refused the ring buffer, and what refused the other."""
+    monkeypatch.setattr(
+        calls, "constant", lambda name, real=calls.constant: None if "_MAP_TYPE_" in name else real(name)
+    )
+    with pytest.raises(MachineRefused, match="'lost' cannot be made"):
+        open_transport(RECORD)
+
+
+@pytest.mark.parametrize(("cpus", "room"), [(1, 1 << 22), (2, 1 << 22), (16, 1 << 22), (24, 1 << 21), (4096, 1 << 16)])
+def test_the_room_of_a_cpu_shrinks_where_there_are_many(cpus: int, room: int) -> None:
+    """A power of two always, and whole pages."""
+    assert compute_room(cpus) == room
+    assert room % mmap.PAGESIZE == 0
+
+
+def test_a_record_begins_with_its_stamp() -> None:
+    """Nothing else tells in which order records of several cpus came."""
+    with pytest.raises(ValueError, match="begins with its stamp"):
+        RingBuffer(np.dtype([("task", np.uint64)]))
