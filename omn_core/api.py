@@ -65,6 +65,10 @@ from omn_core.model.target import (
 )
 
 if TYPE_CHECKING:
+    from omn_core.cache import (
+        read_cached,
+        write_cached,
+    )
     from omn_core.emit.base import (
         Answer,
         Emit,
@@ -155,8 +159,10 @@ _DEFERRED = {
     "iter_reservations": "omn_core.format.reservations",
     "iter_rows": "omn_core.format.events",
     "iter_stack_series": "omn_core.format.stacks",
+    "read_cached": "omn_core.cache",
     "render_asked": "omn_core.format.sentences",
     "render_series": "omn_core.format.stacks",
+    "write_cached": "omn_core.cache",
 }
 
 
@@ -233,6 +239,8 @@ __all__ = [
     "iter_reservations",
     "iter_rows",
     "iter_stack_series",
+    "read_cached",
     "render_asked",
     "render_series",
+    "write_cached",
 ]

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import os
-import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from omn_kernel.btf import PATH, Btf, read_kernel_btf
+from omn_kernel.btf.kernel import PATH, read_kernel_btf
+from omn_kernel.btf.spelling import spell_function, spell_tracepoint
+from omn_kernel.btf.types import Btf
 from omn_kernel.probes.prototypes import parse_shapes
-
-INT, PTR, ARRAY, STRUCT, FWD, TYPEDEF, CONST = 1, 2, 3, 4, 7, 8, 10
-FUNC, PROTO, VAR, TYPE_TAG, ENUM64 = 12, 13, 14, 18, 19
-
-
-class Maker:
-    """Builds type information by hand, one type after another."""
-
-    def __init__(self) -> None:
-        self.types = b""
-        self.strings = b"\0"
-
-    def add(self, name: str, kind: int, size: int, *words: int, count: int = 0, flag: int = 0) -> None:
-        offset = 0
-        if name:
-            offset = len(self.strings)
-            self.strings += name.encode() + b"\0"
-        self.types += struct.pack("=III", offset, flag << 31 | kind << 24 | count, size)
-        self.types += struct.pack(f"={len(words)}I", *words)
-
-    def make(self) -> bytes:
-        sizes = (0, len(self.types), len(self.types), len(self.strings))
-        return struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, *sizes) + self.types + self.strings
+from type_information import ARRAY, CONST, ENUM64, FUNC, FWD, INT, PROTO, PTR, STRUCT, TYPE_TAG, TYPEDEF, VAR, Maker
 
 
 @pytest.fixture
@@ -68,7 +47,7 @@ def test_a_functions_arguments_are_spelt_without_qualifiers(types: Btf) -> None:
     """const and tags are left out, typedefs and enumerations keep their names."""
     identifier = types.find_function("do_thing")
     assert identifier == 16
-    assert types.spell_function(identifier) == (
+    assert spell_function(types, identifier) == (
         "struct task_struct*",
         "u64",
         "enum big",
@@ -82,14 +61,14 @@ def test_a_tracepoints_arguments_leave_out_the_kernels_own(types: Btf) -> None:
     """The first argument is the kernel's, the program is handed those after it."""
     identifier = types.find_tracepoint("thing_done")
     assert identifier is not None
-    assert types.spell_tracepoint(identifier) == ("int", "struct task_struct*")
+    assert spell_tracepoint(types, identifier) == ("int", "struct task_struct*")
 
 
 def test_a_function_without_arguments_has_none(types: Btf) -> None:
     """An empty prototype is an empty tuple."""
     identifier = types.find_function("idle")
     assert identifier is not None
-    assert types.spell_function(identifier) == ()
+    assert spell_function(types, identifier) == ()
 
 
 @pytest.mark.parametrize("name", ["u64", "thing_done", "task_struct", "do_thin", "thing", ""])
@@ -122,7 +101,7 @@ def test_damaged_types_raise_value_error_or_read(data: st.DataObject) -> None:
         types = Btf(bytes(content))
         identifier = types.find_function("f")
         if identifier is not None:
-            types.spell_function(identifier)
+            spell_function(types, identifier)
     except ValueError:
         pass
 
@@ -136,7 +115,7 @@ def test_a_type_that_refers_to_itself_ends() -> None:
     maker.add("f", FUNC, 2)
     types = Btf(maker.make())
     with pytest.raises(ValueError, match="refers to itself"):
-        types.spell_function(3)
+        spell_function(types, 3)
 
 
 def test_the_running_kernels_types_are_read() -> None:
@@ -147,10 +126,10 @@ def test_the_running_kernels_types_are_read() -> None:
     assert len(types) > 10000
     identifier = types.find_function("vfs_fsync_range")
     assert identifier is not None
-    assert types.spell_function(identifier) == ("struct file*", "loff_t", "loff_t", "int")
+    assert spell_function(types, identifier) == ("struct file*", "loff_t", "loff_t", "int")
     switch = types.find_tracepoint("sched_switch")
     assert switch is not None
-    assert types.spell_tracepoint(switch)[:3] == ("bool", "struct task_struct*", "struct task_struct*")
+    assert spell_tracepoint(types, switch)[:3] == ("bool", "struct task_struct*", "struct task_struct*")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ import pytest
 from compiled import compile_c, list_symbols, run_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omn_kernel.elf.build_ids import parse_build_id
 from omn_kernel.elf.debug_data import read_debug_data
 from omn_kernel.elf.image import read_image
-from omn_kernel.elf.notes import find_build_id, find_debug_link, parse_build_id
+from omn_kernel.elf.notes import find_build_id, find_debug_link
 from omn_kernel.elf.plt import read_entries
 from omn_kernel.elf.source import ElfError, File, Memory
 from omn_kernel.elf.tables import read_dynamic_symbols, read_static_symbols

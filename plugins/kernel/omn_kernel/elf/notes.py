@@ -6,10 +6,10 @@ import struct
 
 import attrs
 
+from omn_kernel.elf.build_ids import parse_build_id
 from omn_kernel.elf.image import PT_NOTE, SHT_NOTE, Image
 from omn_kernel.elf.source import ElfError
 
-_NT_GNU_BUILD_ID = 3
 _MOST_NOTE_BYTES = 1 << 16
 _MOST_PLACES = 64
 
@@ -37,21 +37,6 @@ def find_build_id(image: Image) -> str | None:
             continue
         if (found := parse_build_id(content, image.order)) is not None:
             return found
-    return None
-
-
-def parse_build_id(content: bytes, order: str = "<") -> str | None:
-    """Parse notes for the one that GNU tools write a build id into, None where they hold none."""
-    position = 0
-    header = struct.Struct(order + "III")
-    while position + header.size <= len(content):
-        name_size, size, kind = header.unpack_from(content, position)
-        name_at = position + header.size
-        body_at = name_at + (name_size + 3 & ~3)
-        if kind == _NT_GNU_BUILD_ID and content[name_at : name_at + name_size] == b"GNU\0" and size:
-            body = content[body_at : body_at + size]
-            return body.hex() if len(body) == size else None
-        position = body_at + (size + 3 & ~3)
     return None
 
 

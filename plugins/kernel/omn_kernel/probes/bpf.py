@@ -12,7 +12,8 @@ import attrs
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.bpf.refusals import PERMISSION, RAISE_MEMORY_LIMIT, find_memory_limit
 from omn_kernel.bpf.storage_types import KEY_TYPE, VALUE_TYPE, make_storage_types
-from omn_kernel.btf import Btf, read_kernel_btf
+from omn_kernel.btf.kernel import read_kernel_btf
+from omn_kernel.btf.types import Btf
 from omn_kernel.native import calls
 from omn_kernel.privileges import refuse_permission
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
-from omn_kernel.btf import PATH, Btf, read_kernel_btf
+from omn_kernel.btf.kernel import PATH, read_kernel_btf
+from omn_kernel.btf.spelling import spell_function, spell_tracepoint
+from omn_kernel.btf.types import Btf
 from omn_kernel.privileges import refuse_permission
 from omn_kernel.probes.bpf import compute_answer, load_raw_tracepoint, load_tracing
 
@@ -65,7 +67,7 @@ def probe_raw_tracepoint(need: Need, context: ProbeContext) -> Probe:
     identifier = types.find_tracepoint(name)
     if identifier is None:
         return Probe(State.MISSING, f"this kernel has no tracepoint {name}")
-    other = _compare(name, types.spell_tracepoint(identifier), shapes, "the tracepoint")
+    other = _compare(name, spell_tracepoint(types, identifier), shapes, "the tracepoint")
     if other is not None:
         return other
     try:
@@ -88,7 +90,7 @@ def probe_fentry(need: Need, context: ProbeContext) -> Probe:
     identifier = types.find_function(name)
     if identifier is None:
         return Probe(State.MISSING, f"this kernel has no function {name} that can be entered")
-    other = _compare(name, types.spell_function(identifier), shapes, "the function")
+    other = _compare(name, spell_function(types, identifier), shapes, "the function")
     if other is not None:
         return other
     try:
