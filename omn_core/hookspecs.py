@@ -76,7 +76,11 @@ def omn_targets() -> Sequence[TargetRow]:
 
 @hookspec
 def omn_stacks() -> Sequence[StackRow]:
-    """Return the unwind modes and symbolisers of this plugin, in the order they are to be tried."""
+    """Return a row for each way to walk a stack that this plugin has, by its name in the catalog's `unwind.yaml`.
+
+    The row's object is asked `find_misfit(target, context)` with a `Target` and a `ProbeContext` where nobody forces a
+    way: a clause on why another suits the target better, or None. One that raises does not suit.
+    """
     raise AssertionError("a specification, never called")
 
 

@@ -12,6 +12,7 @@ from omn_core.model.catalog import BANDS, SCALES, TEXT, Vocabulary
 from omn_core.model.request import MODES
 from omn_core.model.stacks import STACK_KEYS
 from omn_core.model.target import KINDS
+from omn_core.model.walks import Walk
 
 Complaint = tuple[Path, str]
 """A path inside the entry and one lowercase reason."""
@@ -145,18 +146,23 @@ def _check_chain(entry: WrittenEntry, words: Vocabulary) -> Iterator[Complaint]:
 def _check_backend(entry: WrittenEntry, backend: WrittenBackend, index: int, words: Vocabulary) -> Iterator[Complaint]:
     yield from _check_subsets(entry, backend)
     yield from _check_cost(backend, words)
-    if not backend.requires:
-        yield ("requires",), "it requires nothing; what needs nothing says tool-free"
-    if index == 0 and (backend.degrades or backend.equivalent):
-        yield ("degrades",), "the first of a chain is what the others are compared with"
-    if index > 0 and bool(backend.degrades) == backend.equivalent:
-        yield ("degrades",), "after the first, a backend says what it degrades or that it is equivalent, one of the two"
+    yield from check_rank(backend, index)
     if backend.unit is not None:
         yield from iter_unknown(("unit",), "unit", [backend.unit], words.units)
         if index == 0 or backend.equivalent:
             yield ("unit",), "a unit of its own stands only on a fallback that says what it degrades"
     if backend.equivalent:
         yield from _check_equivalent(entry, backend, index)
+
+
+def check_rank(link: WrittenBackend | Walk, index: int) -> Iterator[Complaint]:
+    """Yield what is wrong with how a link of a chain stands to the others, whatever it is a chain of."""
+    if not link.requires:
+        yield ("requires",), "it requires nothing; what needs nothing says tool-free"
+    if index == 0 and (link.degrades or link.equivalent):
+        yield ("degrades",), "the first of a chain is what the others are compared with"
+    if index > 0 and bool(link.degrades) == link.equivalent:
+        yield ("degrades",), "after the first, a backend says what it degrades or that it is equivalent, one of the two"
 
 
 def _check_subsets(entry: WrittenEntry, backend: WrittenBackend) -> Iterator[Complaint]:

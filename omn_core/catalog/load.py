@@ -7,12 +7,13 @@ kept in the user's cache by its content, so that a warm start parses no YAML.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import attrs
 import cattrs
 from cattrs.errors import BaseValidationError
 
@@ -23,10 +24,12 @@ from omn_core.catalog.shape import ReadFile, make_catalog_converter, make_defaul
 from omn_core.errors import PLUGIN_FAULTS, CatalogError
 from omn_core.model.catalog import Catalog, Entry, Vocabulary
 from omn_core.model.family import FamilyDefault
+from omn_core.model.walks import Walk
 from omn_core.plugins import PluginRecord, Registry, settle_clash
 
 VOCABULARY = "vocabulary.yaml"
-APART = frozenset({VOCABULARY, "unwind.yaml", "known.yaml"})
+WALKS = "unwind.yaml"
+APART = frozenset({VOCABULARY, WALKS, "known.yaml"})
 """Files of a catalog folder that hold no entries."""
 
 
@@ -47,9 +50,22 @@ def load_catalog(registry: Registry, folder: Path | None = None) -> Catalog:
         plain = {"words": converter.unstructure(read[0]), "files": converter.unstructure(read[1])}
         write_cached(name, json.dumps(plain).encode())
     words, found = read
-    if folder is not None:
-        return _catalog_of_folder(words, found)
-    return _catalog_of_plugins(registry, words, found)
+    made = _catalog_of_plugins(registry, words, found) if folder is None else _catalog_of_folder(words, found)
+    return attrs.evolve(made, list_walks=_make_walks_reader(registry, folder))
+
+
+def _make_walks_reader(registry: Registry, folder: Path | None) -> Callable[[], tuple[Walk, ...]]:
+    """Return what reads the ways to walk a stack. A folder's own are read at once, so that a fault in them is said."""
+
+    def read() -> tuple[Walk, ...]:
+        from omn_core.catalog.walks import load_walks
+
+        return load_walks(registry.requirements, folder)
+
+    if folder is None or not (folder / WALKS).exists():
+        return read
+    walks = read()
+    return lambda: walks
 
 
 def _read_texts(registry: Registry, folder: Path | None) -> tuple[str, list[tuple[str, str, str]]]:

@@ -11,7 +11,7 @@ from omn_core.cli.app import Application, get_application
 from omn_core.cli.offer import offer
 from omn_core.model.catalog import Entry
 from omn_core.resolve.complete import find_entry
-from omn_core.resolve.listing import list_sources
+from omn_core.resolve.listing import list_sources, list_walks
 
 _EXAMPLES = {
     "launch": "-- ./server",
@@ -70,6 +70,16 @@ def _iter_lines(application: Application, entry: Entry) -> Iterator[str]:
         reason = "" if backend["reason"] is None else f": {backend['reason']}"
         loses = "" if backend["degrades"] is None else f"; loses: {backend['degrades']}"
         yield from _wrap(f"    {mark} {backend['id']} (cost {backend['cost']}){reason}{loses}", 8)
+    if entry.stacks is not None:
+        yield ""
+        yield "  its stacks are walked, in this order, by"
+        for walk in list_walks(application.catalog, application.registry, application.probes):
+            mark = "+" if walk["collected"] and walk["state"] == "available" else "-"
+            reason = "" if walk["reason"] is None else f": {walk['reason']}"
+            loses = "" if walk["degrades"] is None else f"; loses: {walk['degrades']}"
+            yield from _wrap(
+                f"    {mark} {walk['id']} (cost {walk['cost']}, copies {walk['copies']}){reason}{loses}", 8
+            )
     yield ""
     yield from _iter_examples(entry)
 

@@ -90,8 +90,10 @@ def compute_plain_request(resolved: ResolvedRequest, described: Mapping[str, Any
 
 
 def collect_degraded(result: Result) -> list[str]:
-    """Return what a result lost in meaning: by the choice of its backend, then in the run, each sentence once."""
-    return list(dict.fromkeys((*result.resolved.degraded, *result.degraded)))
+    """Return what a result lost in meaning: by the choice of its backend and its walk, then in the run, each once."""
+    walk = result.resolved.walk
+    by_walk = () if walk is None or walk.degrades is None else (f"stacks by {walk.walk}: {walk.degrades}",)
+    return list(dict.fromkeys((*result.resolved.degraded, *by_walk, *result.degraded)))
 
 
 def collect_unverified(result: Result) -> list[str]:
@@ -105,6 +107,7 @@ def _result(result: Result) -> dict[str, Any]:
         "request": compute_plain_request(resolved, result.target),
         "backend": resolved.backend.id,
         "chain": [_link(link) for link in resolved.chain],
+        "stacks": None if resolved.walk is None else resolved.walk.to_plain(),
         "pinned": resolved.pinned,
         "scope": result.scope,
         "unit": resolved.unit,

@@ -10,6 +10,7 @@ from omn_core.model.request import RequestWindow
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest
 from omn_core.model.result import Adopted, Cost, Document, FilterAccount, ProgramResult, Result, Window
 from omn_core.model.target import Target
+from omn_core.model.walks import WalkChoice
 from omn_core.names import render_printable
 
 _LONGEST_NAME = 240
@@ -64,6 +65,16 @@ def render_passed_over(resolved: ResolvedRequest) -> list[str]:
         if link.state not in (LinkState.MODE, LinkState.TARGET):
             clauses.append(_render_link(link))
     return clauses
+
+
+def render_walk(choice: WalkChoice) -> str:
+    """Return how stacks are walked, and what kept a better way that this machine has from suiting the target."""
+    if choice.asked == choice.walk:
+        return f"walked by {choice.walk}, as asked"
+    unsuited = [
+        f"{link.backend}: {_name(link.reason or '')}" for link in choice.chain if link.state is LinkState.TARGET
+    ]
+    return f"walked by {choice.walk}" + (f" ({'; '.join(unsuited)})" if unsuited else "")
 
 
 def render_filter(account: FilterAccount) -> str:

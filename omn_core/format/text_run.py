@@ -18,6 +18,7 @@ from omn_core.model.request import READING_MODES
 from omn_core.model.resolved import ResolvedRequest
 from omn_core.model.result import Document, Result
 from omn_core.model.style import TextStyle
+from omn_core.model.walks import NONE
 from omn_core.names import render_printable
 
 _LONGEST_VALUE = 240
@@ -62,6 +63,8 @@ def _add_asked(page: Page, result: Result) -> None:
     page.add_labelled("through", sentences.render_chosen(resolved))
     for clause in sentences.render_passed_over(resolved):
         page.add_labelled("passed", clause, "faint")
+    if resolved.walk is not None and resolved.walk.walk != NONE:
+        page.add_labelled("stacks", sentences.render_walk(resolved.walk))
     if resolved.defaulted:
         page.add_labelled("default", "; ".join(resolved.defaulted), "faint")
     for sentence in collect_unverified(result):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from omn_core.model.family import FamilyDefault
 from omn_core.model.probe import Need
+from omn_core.model.walks import Walk
 
 BANDS = ("free", "low", "med", "high", "extreme")
 """Cost bands, cheapest first: under 0.1 %, 1 %, 5 %, 20 %, and from 20 % of the larger of tool's and target's share."""
@@ -178,13 +179,15 @@ class UnitMeaning:
 class Catalog:
     """Every entry that loaded, by id, the vocabulary they were checked against, and each family's default, by family.
 
-    A family that declares nothing about its default has none in `defaults`.
+    A family that declares nothing about its default has none in `defaults`. `list_walks` reads the ways to walk a
+    stack, best first, which few requests need.
     """
 
     entries: Mapping[str, Entry]
     vocabulary: Vocabulary
     distributions: Mapping[str, str] = attrs.field(factory=dict)
     defaults: Mapping[str, FamilyDefault] = attrs.field(factory=dict)
+    list_walks: Callable[[], tuple[Walk, ...]] = tuple
 
     def families(self) -> tuple[str, ...]:
         """Every family that has an entry, sorted."""

@@ -13,6 +13,7 @@ from omn_core.model.request import EmitSpec, LeftOut, Request, Session
 from omn_core.model.rows import CollectorRow
 from omn_core.model.stacks import STACK_KEYS
 from omn_core.model.target import Target
+from omn_core.model.walks import WalkChoice
 
 if TYPE_CHECKING:
     from omn_core.model.collector import BoundTarget
@@ -56,7 +57,8 @@ class ResolvedRequest:
     has none; `labels` the attribute that says what a key is called, of the keys that divide the answer where none of
     them is it; `apart` the vocabulary's keys whose values make no sum. `target` is the cgroup of a container that was
     asked for; `bound` is where it was found, None for one that the run itself finds. `over_band` is the cost band that
-    was asked where this machine serves the request only through a backend that declares more.
+    was asked where this machine serves the request only through a backend that declares more. `walk` is how its stacks
+    are walked, None where its events carry none.
     """
 
     request: Request
@@ -82,6 +84,7 @@ class ResolvedRequest:
     apart: tuple[str, ...] = ()
     bound: BoundTarget | None = None
     over_band: str | None = None
+    walk: WalkChoice | None = None
 
     @property
     def asked_target(self) -> Target:

@@ -13,7 +13,8 @@ class CollectorRow:
 
     `several_processes` says it follows every process of `--pid a,b`; `needs_process` that it cannot do without one;
     `weighs_samples` that each sampled event carries the period it stands for; `reads_stacks` that its events carry
-    stacks; `histogram_in_kernel` that it builds a histogram there when that is the whole request.
+    stacks, and `walks` the ways that it can walk them; `histogram_in_kernel` that it builds a histogram there when that
+    is the whole request.
     """
 
     source: str
@@ -23,6 +24,7 @@ class CollectorRow:
     needs_process: bool = False
     weighs_samples: bool = False
     reads_stacks: bool = False
+    walks: tuple[str, ...] = ("fp", "none")
     histogram_in_kernel: bool = False
 
 
@@ -104,7 +106,11 @@ class CommandRow:
 
 @attrs.frozen
 class StackRow:
-    """An unwind mode or a symboliser."""
+    """A way to walk a stack, by its name in the catalog's `unwind.yaml`: `role` is `walk`.
+
+    The object is asked `find_misfit(target, context)`: why this is not the way that suits a target, in a clause, None
+    where it is. A launched program's target names the file that is executed.
+    """
 
     name: str
     reference: str

@@ -42,7 +42,12 @@ def resolve(completed: Completed, registry: Registry, probes: ProbeTable, band: 
         raise _refuse(completed, judged)
     check_carried(completed, chosen.backend, registry, probes)
     over = band if forced is None and band is not None and _exceeds(chosen.backend, band) else None
-    return _make_resolved(completed, chosen, judged, registry, over)
+    resolved = _make_resolved(completed, chosen, judged, registry, over)
+    if not completed.walks:
+        return resolved
+    from omn_core.resolve.walks import choose_walk
+
+    return attrs.evolve(resolved, walk=choose_walk(resolved, completed.walks, registry, probes))
 
 
 def _walk(completed: Completed, registry: Registry, probes: ProbeTable, band: str | None) -> Iterator[Judged]:

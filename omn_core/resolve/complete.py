@@ -16,6 +16,7 @@ from omn_core.model.catalog import Catalog, Entry, Vocabulary
 from omn_core.model.request import POLLED_MODES, EmitSpec, Request
 from omn_core.model.stacks import STACK_KEYS
 from omn_core.model.target import Target
+from omn_core.model.walks import Walk
 from omn_core.nearest import find_nearest
 from omn_core.plugins import PluginRecord, Registry
 
@@ -31,7 +32,8 @@ class Completed:
     """A request that is valid on any machine. `defaulted` says what was picked where the catalog left one option.
 
     Of the `vocabulary`, which unit the answer has is its backend's to say. `bound` is where the target stands
-    on this machine, None before it was found and for a target that is no place.
+    on this machine, None before it was found and for a target that is no place. `walks` are the ways that its stacks
+    may be walked, none where its events carry none.
     """
 
     request: Request
@@ -45,6 +47,7 @@ class Completed:
     interval_ns: int | None
     filter: Filter | None
     defaulted: tuple[str, ...]
+    walks: tuple[Walk, ...] = ()
     bound: BoundTarget | None = None
 
 
@@ -114,6 +117,7 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
         check_emit(emit, entry, mode, registry.emits, value if not adds_up else None)
     check_keys(request, entry)
     _check_sampling(request, entry, mode, emits)
+    walks = () if entry.stacks is None else _list_walks(request, catalog)
     predicate = None if request.filter is None else check_filter(compile_filter(request.filter), entry, value)
     return Completed(
         request=request,
@@ -126,6 +130,7 @@ def complete(request: Request, catalog: Catalog, registry: Registry) -> Complete
         adds_up=adds_up,
         interval_ns=_choose_interval(request, mode),
         filter=predicate,
+        walks=walks,
         defaulted=tuple(picked for picked in (picked_target, picked_mode, picked_emits) if picked),
     )
 
@@ -213,6 +218,16 @@ def _check_stack_keys(request: Request, emits: Iterable[EmitSpec]) -> None:
     lacking = next((name for name in asked if name in ("stack", *STACK_KEYS)), None)
     if lacking is not None:
         raise RequestError(f"{lacking!r} is read from stacks, and --stack none walks none", "leave out one of the two")
+
+
+def _list_walks(request: Request, catalog: Catalog) -> tuple[Walk, ...]:
+    """Return the ways that stacks may be walked. Raises RequestError for one that is asked and no catalog lists."""
+    from omn_core.resolve.walks import check_walk_name
+
+    walks = catalog.list_walks()
+    if walks:
+        check_walk_name(request.stack, walks)
+    return walks
 
 
 def _choose_interval(request: Request, mode: str) -> int | None:

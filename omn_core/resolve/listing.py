@@ -6,8 +6,9 @@ from typing import Any
 
 from omn_core.model.catalog import Backend, Catalog, Entry
 from omn_core.model.family import FamilyDefault
-from omn_core.model.probe import Probe, State
+from omn_core.model.probe import Need, Probe, State
 from omn_core.model.request import Request
+from omn_core.model.walks import Walk
 from omn_core.plugins import Registry
 from omn_core.resolve.probes import ProbeTable
 
@@ -21,13 +22,42 @@ def list_sources(
 
     A source is usable only through a backend that is collected and whose every requirement is available. A `brief`
     listing asks no more of a usable source than what it is usable through: its other backends are not in it; and of a
-    backend that nobody collects, which makes no source usable, it asks nothing: its state is None.
+    backend that nobody collects, which makes no source usable, it asks nothing: its state is None. One that is not
+    brief has the ways to walk stacks too, where a source has any.
     """
     entries = [entry for entry in catalog.entries.values() if word in (None, entry.family, entry.id)]
     listed = [_list_entry(entry, catalog, registry, probes, brief=brief) for entry in entries]
     chosen = None if word is None else word.partition(".")[0]
     defaults = [_list_default(one) for family, one in catalog.defaults.items() if chosen in (None, family)]
-    return {"sources": listed, "defaults": defaults}
+    if brief:
+        return {"sources": listed, "defaults": defaults}
+    has_stacks = any(entry.stacks is not None for entry in entries)
+    return {
+        "sources": listed,
+        "defaults": defaults,
+        "walks": list_walks(catalog, registry, probes) if has_stacks else [],
+    }
+
+
+def list_walks(catalog: Catalog, registry: Registry, probes: ProbeTable) -> list[dict[str, Any]]:
+    """Return the ways to walk a stack as plain values, best first, each with this machine's and this build's answer."""
+    return [_list_walk(walk, registry, probes) for walk in catalog.list_walks()]
+
+
+def _list_walk(walk: Walk, registry: Registry, probes: ProbeTable) -> dict[str, Any]:
+    collected = walk.id in registry.stacks
+    uncollected = None if collected else walk.uncollected or "no installed plugin walks so"
+    need, worst = _find_worst(walk.requires, probes)
+    return {
+        "id": walk.id,
+        "state": worst.state.value,
+        "collected": collected,
+        "reason": _explain(need.text, worst, uncollected),
+        "remedy": worst.remedy,
+        "copies": walk.copies,
+        "cost": walk.cost,
+        "degrades": walk.degrades,
+    }
 
 
 def _list_default(default: FamilyDefault) -> dict[str, Any]:
@@ -83,8 +113,7 @@ def _list_backend(entry: Entry, backend: Backend, registry: Registry, probes: Pr
     uncollected = None if collected else backend.uncollected or "nobody collects it"
     state, reason, remedy = None, uncollected, None
     if probes is not None:
-        answers = [(need, probes.ask(need)) for need in backend.requires]
-        need, worst = min(answers, key=lambda pair: _WORST_FIRST.index(pair[1].state))
+        need, worst = _find_worst(backend.requires, probes)
         state, reason, remedy = worst.state.value, _explain(need.text, worst, uncollected), worst.remedy
     return {
         "id": backend.id,
@@ -97,6 +126,11 @@ def _list_backend(entry: Entry, backend: Backend, registry: Registry, probes: Pr
         "cost": backend.cost,
         "degrades": backend.degrades,
     }
+
+
+def _find_worst(needs: tuple[Need, ...], probes: ProbeTable) -> tuple[Need, Probe]:
+    answers = [(need, probes.ask(need)) for need in needs]
+    return min(answers, key=lambda pair: _WORST_FIRST.index(pair[1].state))
 
 
 def _explain(need: str, worst: Probe, uncollected: str | None) -> str | None:

@@ -41,6 +41,7 @@ def _make_plain(resolved: ResolvedRequest) -> dict[str, Any]:
         "cost": resolved.backend.cost,
         "pinned": resolved.pinned,
         "chain": [make_plain_link(link) for link in resolved.chain],
+        "stacks": None if resolved.walk is None else resolved.walk.to_plain(),
         "defaulted": list(resolved.defaulted),
         "degraded": list(resolved.degraded),
         "unverified": list(resolved.unverified),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omn_core.api import RequirementRow, TargetRow, hookimpl
+from omn_core.api import RequirementRow, StackRow, TargetRow, hookimpl
 
 OMN_CONTRACT = "1.0"
 
@@ -44,6 +44,13 @@ def omn_requirements() -> Sequence[RequirementRow]:
         RequirementRow("preload", f"{probes}.basic:probe_preload"),
         RequirementRow("tool-free", f"{probes}.basic:probe_nothing"),
     ]
+
+
+@hookimpl
+def omn_stacks() -> Sequence[StackRow]:
+    """Return a row for each way to walk a stack."""
+    walks = "omn_kernel.unwind.choosing"
+    return [StackRow("fp", f"{walks}:FP", "walk"), StackRow("none", f"{walks}:NONE", "walk")]
 
 
 @hookimpl

@@ -20,6 +20,7 @@ from omn_core.model.batch import Names
 from omn_core.model.collector import RunContext
 from omn_core.model.request import Request
 from omn_core.model.stacks import Stacks
+from omn_core.model.walks import WalkChoice
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import bind_machine, bind_processes, release
 from omn_core.testing.workloads import Running, Workload, make_workload, spin, touch_pages
@@ -52,8 +53,9 @@ class Sampled:
         self.stacks = Stacks()
         self.context = RunContext(Names(), time.monotonic_ns, stacks=self.stacks)
         self._target = target
+        walk = WalkChoice(asked.pop("stack", "fp"))
         request = Request("f.x", "sample", target=target.target, **asked)
-        collector.prepare(make_resolved(mode="sample", request=request, target=target.target), self.context)
+        collector.prepare(make_resolved(mode="sample", request=request, target=target.target, walk=walk), self.context)
         collector.attach(target)
 
     def finish(self) -> Batch:
@@ -193,10 +195,8 @@ def test_nothing_stays_open(workload: Start) -> None:
 
 
 def test_what_nobody_wrote_or_the_kernel_does_not_allow_is_refused() -> None:
-    """Whose gap each is: a walk and a source of symbols the build's, a rate the machine's."""
+    """Whose gap each is: a source of symbols the build's, a rate the machine's."""
     target = bind_processes(os.getpid())
-    with pytest.raises(NotCollected, match="walks stacks by 'dwarf'"):
-        Sampled(Clock(), target, stack="dwarf")
     with pytest.raises(NotCollected, match="'debuginfod'"):
         Sampled(Clock(), target, symbols="debuginfod")
     with pytest.raises(RequestError, match="every 10000 ns at most"):

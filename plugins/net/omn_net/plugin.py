@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from omn_core.api import CollectorRow, hookimpl
 
 OMN_CONTRACT = "1.0"
@@ -16,7 +18,7 @@ def omn_catalog() -> str:
 @hookimpl
 def omn_collectors() -> list[CollectorRow]:
     """Return what this family collects."""
-    held = {"several_processes": True, "needs_process": True}
+    held: dict[str, Any] = {"several_processes": True, "needs_process": True}
     return [
         CollectorRow("net.bytes", "nl:route:link", "omn_net.traffic:Bytes"),
         CollectorRow("net.bytes", "fs:sys:statistics", "omn_net.traffic:Bytes"),

@@ -36,7 +36,6 @@ from omn_kernel.symbols.symboliser import Symboliser
 DEFAULT_HZ = 997
 """A prime, so that what a program does at round rates does not fall into step with it."""
 
-_WALKS = ("auto", "fp")
 _LEAST_CLOCK_NS = 10_000
 """The kernel's own least period of a clock (perf_swevent_start_hrtimer): it takes a shorter one, and keeps to this."""
 
@@ -52,17 +51,14 @@ class SamplingCollector(CollectorBase, ABC):
     value: str
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
-        """Refuse walks that nobody wrote, and begin with nothing taken."""
+        """Refuse symbols from where nobody looks, and begin with nothing taken."""
         super().prepare(resolved, context)
         request = resolved.request
-        if request.stack not in (None, "none", *_WALKS):
-            raise NotCollected(f"nothing installed here walks stacks by {request.stack!r} for {resolved.entry.id}")
         if request.symbols is not None:
             raise NotCollected(f"nothing installed here asks {request.symbols!r} for symbols")
-        if request.stack == "none" and any(emit.name == "stack" for emit in resolved.emits):
-            raise RequestError("stacks were asked for and are not to be walked", "leave out one of the two")
         hz = DEFAULT_HZ if request.hz is None and request.period is None else request.hz
-        self.sampling = Sampling(hz, request.period, has_chains=request.stack != "none", records_tasks=True)
+        is_walked = resolved.walk is not None and resolved.walk.walk != "none"
+        self.sampling = Sampling(hz, request.period, has_chains=is_walked, records_tasks=True)
         self._event = get_event(self.event)
         if self._event.raised is Raised.CLOCK and request.period is not None and request.period < _LEAST_CLOCK_NS:
             raise RequestError(f"a clock is sampled every {_LEAST_CLOCK_NS} ns at most, not every {request.period}")
