@@ -41,6 +41,16 @@ def refuse_map(name: str, error: OSError) -> MachineRefused:
     return MachineRefused(f"{what} cannot be made: {error.strerror}")
 
 
+def refuse_program(what: str, error: OSError) -> MachineRefused:
+    """Make the refusal of a program, or of its attachment, by how the kernel refused it."""
+    if error.errno in PERMISSION:
+        answer = refuse_permission(f"the eBPF {what}", "bpf", error)
+        return MachineRefused(answer.reason or what, answer.remedy)
+    if error.errno == errno.EBUSY:
+        return MachineRefused(f"the eBPF {what} is refused: it is being traced otherwise already")
+    return MachineRefused(f"this kernel has no eBPF {what} ({error.strerror})")
+
+
 def refuse_output(what: str, error: OSError) -> MachineRefused:
     """Make the refusal of the memory that programs write records to, by how the kernel refused it."""
     if error.errno in PERMISSION:

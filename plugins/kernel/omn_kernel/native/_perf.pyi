@@ -20,6 +20,8 @@ class _Functions:
     PERF_SAMPLE_PERIOD: int
     PERF_SAMPLE_CALLCHAIN: int
     PERF_SAMPLE_RAW: int
+    PERF_EVENT_IOC_ENABLE: int
+    PERF_EVENT_IOC_SET_BPF: int
     PERF_RECORD_LOST: int
     PERF_RECORD_COMM: int
     PERF_RECORD_EXIT: int

@@ -26,6 +26,14 @@ def constant(name: str) -> int | None:
     return None if value is None else int(value)
 
 
+def get_constant(name: str) -> int:
+    """Return a constant of the kernel's headers that every build has. Raises KeyError for a name they do not have."""
+    value = constant(name)
+    if value is None:
+        raise KeyError(name)
+    return value
+
+
 def address_of(buffer: Any) -> int:
     """Return where a buffer lies, for a member that is a pointer. Whoever asks keeps the buffer."""
     return int(ffi.cast("uintptr_t", ffi.from_buffer(buffer)))

@@ -59,13 +59,15 @@ class Sampling:
 class EventAttributes:
     """The fields of struct perf_event_attr that omn sets; what is not here is zero.
 
-    `path` is the file or function of a probe's event, whose address stands in config1. `inherits` counts what the task
-    starts from then on, `enable_on_exec` begins at its next execve. `sampling` makes it write records.
+    `path` is the file or function of a probe's event, whose address stands in config1, and `path_offset` where in it.
+    `inherits` counts what the task starts from then on, `enable_on_exec` begins at its next execve. `sampling` makes it
+    write records.
     """
 
     kind: int
     config: int
     path: str | None = None
+    path_offset: int = 0
     is_disabled: bool = False
     inherits: bool = False
     enable_on_exec: bool = False
@@ -121,6 +123,7 @@ def open_event(attributes: EventAttributes, place: Place) -> int:
             "flags": attributes.to_flags(),
             "config": attributes.config,
             "config1": int(ffi.cast("uintptr_t", text)),
+            "config2": attributes.path_offset,
             "read_format": times if attributes.reads_times else 0,
             **({} if sampling is None else _spell_sampling(sampling)),
         },

@@ -1,0 +1,130 @@
+"""Programs loaded into the kernel, and the account that it keeps of them. Closing the descriptor unloads a program."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Protocol, Self
+
+import attrs
+
+from omn_kernel.bpf.assembly import Assembled
+from omn_kernel.bpf.refusals import refuse_program
+from omn_kernel.bpf.rejections import ProgramRejected
+from omn_kernel.native import calls
+from omn_kernel.polled import read_file
+
+_LOG_BYTES, _MOST_LOG_BYTES = 1 << 18, 1 << 24
+_TIMED = "/proc/sys/kernel/bpf_stats_enabled"
+_NAME_BYTES = 15
+
+
+class Hook(Protocol):
+    """What a program is attached to, as the kernel asks it when the program is loaded."""
+
+    @property
+    def spelling(self) -> str:
+        """The hook in words: `tracepoint sched_switch`."""
+
+    @property
+    def program_type(self) -> str:
+        """The program's type, without BPF_PROG_TYPE_."""
+
+    @property
+    def attach_type(self) -> str:
+        """What it is attached as, a name of <linux/bpf.h>; empty where its type has no such thing."""
+
+    def get_attach_id(self) -> int:
+        """Return the number of the type that it is attached to, 0 where its type has no such thing."""
+
+
+@attrs.frozen
+class Account:
+    """What the kernel counted of a program: how long it ran, how often, and how many times it was passed over.
+
+    Time and runs are None unless the kernel timed programs (`kernel.bpf_stats_enabled`) from the load on: it does not
+    by itself, and omn never tells it to. `skipped` counts runs that were passed over because a program was running
+    there already; None on kernels before 5.12, which do not count them.
+    """
+
+    run_time_ns: int | None
+    runs: int | None
+    skipped: int | None
+
+
+class LoadedProgram:
+    """A program that the kernel has taken, by its descriptor."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self.descriptor = descriptor
+        self.name = name
+        self._is_timed = _read_is_timed()
+
+    def read_account(self) -> Account:
+        """Read the kernel's account of it. Raises OSError as bpf(2) does."""
+        information = calls.read_program_information(self.descriptor)
+        is_timed = self._is_timed and _read_is_timed()
+        return Account(
+            information.run_time_ns if is_timed else None,
+            information.run_cnt if is_timed else None,
+            information.recursion_misses,
+        )
+
+    def close(self) -> None:
+        """Let go of the program, which is unloaded once nothing it was attached to holds it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def load(assembled: Assembled, hook: Hook) -> LoadedProgram:
+    """Load a program for what it will be attached to.
+
+    Raises ProgramRejected with the instruction and the line where the verifier rejects it, MachineRefused where the
+    kernel takes no such program from this process.
+    """
+    try:
+        return LoadedProgram(_load(assembled, hook, None), assembled.name)
+    except OSError as error:
+        log = _read_log(assembled, hook)
+        if not log.strip():
+            raise refuse_program(f"program on {hook.spelling}", error) from None
+        raise ProgramRejected(assembled, log) from None
+
+
+def _load(assembled: Assembled, hook: Hook, log: bytearray | None) -> int:
+    return calls.load_program(
+        calls.get_constant(f"BPF_PROG_TYPE_{hook.program_type}"),
+        assembled.instructions,
+        attach_type=calls.get_constant(hook.attach_type) if hook.attach_type else 0,
+        attach_id=hook.get_attach_id(),
+        name=assembled.name.encode()[:_NAME_BYTES],
+        log=log,
+    )
+
+
+def _read_log(assembled: Assembled, hook: Hook) -> str:
+    """Load it again for the verifier's log, which costs time and is wanted of a failure alone."""
+    size = _LOG_BYTES
+    while True:
+        log = bytearray(size)
+        try:
+            os.close(_load(assembled, hook, log))
+        except OSError as error:
+            if error.errno == errno.ENOSPC and size < _MOST_LOG_BYTES:
+                size *= 8
+                continue
+        return log.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _read_is_timed() -> bool:
+    try:
+        return read_file("/", _TIMED).strip() == b"1"
+    except OSError:
+        return False

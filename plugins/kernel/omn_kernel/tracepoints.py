@@ -1,0 +1,45 @@
+"""The records of classic tracepoints, as tracefs describes them: events/CATEGORY/NAME/format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from omn_core.api import MachineRefused
+from omn_kernel.mounts import find_tracefs
+from omn_kernel.polled import read_file
+
+_FIELD = re.compile(rb"\tfield:([^;]*);\toffset:(\d+);\tsize:(\d+);\tsigned:([01]);")
+_NAME = re.compile(r"(\w+)(?:\[\w*\])?$")
+
+
+@attrs.frozen
+class RecordField:
+    """Where a field lies in a record: `offset` bytes from its start, `size` bytes wide."""
+
+    offset: int
+    size: int
+    is_signed: bool
+
+
+def parse_format(content: bytes) -> dict[str, RecordField]:
+    """Parse a format file into its fields by name. A line that is no field is passed over."""
+    fields = {}
+    for declaration, offset, size, signed in _FIELD.findall(content):
+        name = _NAME.search(declaration.decode("utf-8", "replace"))
+        if name is not None:
+            fields[name[1]] = RecordField(int(offset), int(size), signed == b"1")
+    return fields
+
+
+def read_format(name: str, sysroot: str = "/") -> Mapping[str, RecordField]:
+    """Read the fields of a tracepoint's record (`sched/sched_switch`). Raises MachineRefused where it is not there."""
+    mounted = find_tracefs(sysroot)
+    if mounted is None:
+        raise MachineRefused("tracefs is not mounted", "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing")
+    try:
+        return parse_format(read_file(sysroot, f"{mounted}/events/{name}/format"))
+    except OSError as error:
+        raise MachineRefused(f"the record of tracepoint {name} cannot be read: {error.strerror}") from None
