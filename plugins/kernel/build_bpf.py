@@ -35,13 +35,15 @@ DECLARATIONS = """
 
     int omn_grace_query(void);
     int omn_grace_wait(void);
+
+    static const uint64_t BPF_F_CURRENT_CPU, BPF_RB_NO_WAKEUP;
 """
 
 builder = FFI()
 builder.cdef(DECLARATIONS)
 builder.set_source(
     "omn_kernel.native._bpf",
-    "".join(f'#include "{part}.h"\n' for part in PARTS),
+    "#include <linux/bpf.h>\n" + "".join(f'#include "{part}.h"\n' for part in PARTS),
     sources=[os.path.join(NATIVE, f"{part}.c") for part in PARTS],
     include_dirs=[NATIVE],
     depends=[os.path.join(NATIVE, f"{part}.h") for part in PARTS],

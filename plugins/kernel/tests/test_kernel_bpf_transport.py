@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from omn_kernel.bpf.assembly import Assembly
+from omn_kernel.bpf.registers import R0, R1, R6
 from omn_kernel.bpf.transport import PerfArrays, RingBuffer, Transport, compute_room, open_transport
 from omn_kernel.native import calls
 
@@ -22,30 +23,25 @@ GETPPID = 110 if os.uname().machine == "x86_64" else 173
 TRANSPORTS = [RingBuffer, PerfArrays]
 
 
-def encode(*instructions: tuple[int, int, int, int, int]) -> bytes:
-    """Encode instructions of opcode, destination, source, offset and number."""
-    return b"".join(
-        struct.pack("=BBhi", code, target | source << 4, offset, number & 0x7FFFFFFF if number >= 0 else number)
-        for code, target, source, offset, number in instructions
-    )
-
-
 def make_program(transport: Transport) -> bytes:
     """Make a program on sys_enter that writes a record of each getppid(2) of this process."""
-    take = [(0xBF, 6, 1, 0, 0), (0x85, 0, 0, 0, 14), (0xBF, 7, 0, 0, 0), (0x77, 0, 0, 0, 32)]
-    stack = [(0x85, 0, 0, 0, 5), (0x7B, 10, 0, -24, 0), (0x7B, 10, 7, -16, 0), (0x85, 0, 0, 0, 8), (0x7B, 10, 0, -8, 0)]
-    if isinstance(transport, RingBuffer):
-        write = [(0x18, 1, 1, 0, transport.map.descriptor), (0, 0, 0, 0, 0), (0xBF, 2, 10, 0, 0), (0x07, 2, 0, 0, -24)]
-        write += [(0xB7, 3, 0, 0, 24), (0xB7, 4, 0, 0, 1), (0x85, 0, 0, 0, 130)]
-    else:
-        write = [(0xBF, 1, 6, 0, 0), (0x18, 2, 1, 0, transport.map.descriptor), (0, 0, 0, 0, 0)]
-        write += [(0x18, 3, 0, 0, -1), (0, 0, 0, 0, 0), (0xBF, 4, 10, 0, 0), (0x07, 4, 0, 0, -24)]
-        write += [(0xB7, 5, 0, 0, 24), (0x85, 0, 0, 0, 25)]
-    count = [(0x75, 0, 0, 4, 0), (0x18, 1, 2, 0, transport.lost.descriptor), (0, 0, 0, 0, 0), (0xB7, 2, 0, 0, 1)]
-    count += [(0xDB, 1, 2, 0, 0)]
-    body = [*stack, *write, *count]
-    test = [(0x55, 0, 0, len(body) + 2, os.getpid()), (0x79, 1, 6, 8, 0), (0x55, 1, 0, len(body), GETPPID)]
-    return encode(*take, *test, *body, (0xB7, 0, 0, 0, 0), (0x95, 0, 0, 0, 0))
+    program = Assembly("write_records")
+    record = program.reserve(RECORD)
+    program.move(R6, R1)
+    program.load(R0, R6, 8, 8)
+    program.jump_if(R0, "!=", GETPPID, "done")
+    program.call("get_current_pid_tgid")
+    program.set(record, "task", R0)
+    program.compute(R0, ">>=", 32)
+    program.jump_if(R0, "!=", os.getpid(), "done")
+    program.call("get_smp_processor_id")
+    program.set(record, "cpu", R0)
+    program.call("ktime_get_ns")
+    program.set(record, "ns", R0)
+    transport.write(program, record, R6)
+    program.label("done")
+    program.leave(0)
+    return program.assemble().instructions
 
 
 @contextmanager
@@ -95,7 +91,7 @@ def test_every_record_is_delivered_once(transport: Transport, each_cpu: list[int
             parts.append(transport.drain())
         parts.append(transport.drain())
     records = transport.decode(parts)
-    assert transport.read_lost() == 0
+    assert transport.lost.read_count() == 0
     assert len(records) == CALLS
     assert np.all(records["ns"][1:] > records["ns"][:-1])
     assert np.unique(records["cpu"]).tolist() == each_cpu
@@ -109,12 +105,12 @@ def test_records_that_find_no_room_are_counted(transport: Transport) -> None:
     with running(transport):
         call(CALLS)
         kept = transport.decode([transport.drain()])
-        lost = transport.read_lost()
+        lost = transport.lost.read_count()
         assert lost > 0
         assert len(kept) + lost == CALLS
         call(10)
     assert len(transport.decode([transport.drain()])) == 10
-    assert transport.read_lost() == lost
+    assert transport.lost.read_count() == lost
 
 
 @pytest.mark.spec("KRN-4")

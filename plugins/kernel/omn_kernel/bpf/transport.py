@@ -2,7 +2,7 @@
 
 A record is a structure whose first field, `ns`, is when it was made (CLOCK_MONOTONIC nanoseconds). A tick copies what
 waits, in one native call; records are laid side by side and put in the order of their stamps after the close. What
-finds no room is counted by the program that had it (`write_record`).
+finds no room is counted by the program that made it (`Transport.write`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from omn_core.api import MachineRefused
+from omn_kernel.bpf.assembly import Assembly, Record
+from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.refusals import refuse_output
+from omn_kernel.bpf.registers import R0, R1, R2, R3, R4, R5, Register
 from omn_kernel.native._bpf import ffi, lib
 from omn_kernel.perf.attributes import open_output
 from omn_kernel.perf.rings import Rings
@@ -46,7 +49,7 @@ def compute_room(cpus: int) -> int:
 class Transport(ABC):
     """The way that records of one type take from the programs that write them to here.
 
-    `map` is what programs write to, and `lost` the counter of what found no room: both are loaded with them.
+    `map` is what programs write to, and `lost` counts what found no room there.
     """
 
     map: Map
@@ -58,7 +61,7 @@ class Transport(ABC):
         self._held = ExitStack()
         with ExitStack() as stack:
             stack.callback(self.close)
-            self.lost = self._held.enter_context(Map(MapType.ARRAY, "lost", np.uint32, np.uint64, 1))
+            self.lost = self._held.enter_context(LostCounter())
             self._open()
             stack.pop_all()
 
@@ -70,9 +73,26 @@ class Transport(ABC):
     def drain(self) -> Bytes:
         """Take what waits, as the kernel laid it out: whole records, up to one that is being written."""
 
+    def write(self, program: Assembly, record: Record, context: Register) -> None:
+        """Emit what writes a record that a program has made, and counts it where there is no room for it.
+
+        `context` is a register that holds what R1 held when the program began. R0 to R5 hold nothing after it.
+        """
+        self._emit_output(program, record, context)
+        with program.when(R0, "!=", 0):
+            self.lost.emit_count(program)
+
+    @abstractmethod
+    def _emit_output(self, program: Assembly, record: Record, context: Register) -> None:
+        """Emit the call that hands a record over; R0 is zero, or a negated errno."""
+
     @abstractmethod
     def _gather(self, data: Any, length: int, rows: Any) -> int:
         """Lay the records in some drained bytes side by side, or only count them."""
+
+    def count(self, part: Bytes) -> int:
+        """Count the records in what was drained."""
+        return self._gather(ffi.from_buffer("uint8_t[]", part), len(part), ffi.NULL)
 
     def decode(self, parts: Sequence[Bytes]) -> Array:
         """Return the records in what was drained, in the order of their stamps."""
@@ -88,10 +108,6 @@ class Transport(ABC):
         if np.all(stamps[1:] >= stamps[:-1]):
             return rows
         return rows[np.argsort(stamps, kind="stable")]
-
-    def read_lost(self) -> int:
-        """Read how many records found no room so far."""
-        return int(self.lost.find(0))
 
     def close(self) -> None:
         """Let go of the memory and the maps. What waits is lost."""
@@ -115,6 +131,14 @@ class RingBuffer(Transport):
         """Take what waits in the ring."""
         out = np.empty(lib.omn_ringbuf_waiting(self._ring), np.uint8)
         return out[: lib.omn_ringbuf_drain(self._ring, ffi.from_buffer("uint8_t[]", out), len(out))]
+
+    def _emit_output(self, program: Assembly, record: Record, context: Register) -> None:
+        program.load_map(R1, self.map)
+        program.point_at(R2, record)
+        program.move(R3, record.layout.itemsize)
+        # Nobody waits for records, so that nobody is woken for them: a tick comes by itself.
+        program.move(R4, lib.BPF_RB_NO_WAKEUP)
+        program.call("ringbuf_output")
 
     def _gather(self, data: Any, length: int, rows: Any) -> int:
         return lib.omn_ringbuf_gather(data, length, self.record.itemsize, rows)
@@ -146,6 +170,14 @@ class PerfArrays(Transport):
     def drain(self) -> Bytes:
         """Take what waits in every ring, ring by ring."""
         return self._rings.drain()
+
+    def _emit_output(self, program: Assembly, record: Record, context: Register) -> None:
+        program.move(R1, context)
+        program.load_map(R2, self.map)
+        program.move(R3, lib.BPF_F_CURRENT_CPU)
+        program.point_at(R4, record)
+        program.move(R5, record.layout.itemsize)
+        program.call("perf_event_output")
 
     def _gather(self, data: Any, length: int, rows: Any) -> int:
         return lib.omn_raw_samples_gather(data, length, self.record.itemsize, rows)
