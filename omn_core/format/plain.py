@@ -7,15 +7,12 @@ from typing import Any
 
 import attrs
 
-from omn_core import __version__
+from omn_core import SCHEMA, __version__
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import Link, ResolvedRequest
 from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Repeat, Result, Window
 from omn_core.names import escape_tree
 from omn_core.session.composed import make_plain_composition
-
-SCHEMA = 1
-"""Version of the document's names and nesting. It goes up when one of them changes or goes."""
 
 _ABSENT_BLOCKS: Mapping[str, Any] = {"joins": [], "decompositions": [], "record": None}
 

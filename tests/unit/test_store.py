@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shapes import make_batch, make_document, make_result
 
-from omn_core import store
+from omn_core import store, stored
 from omn_core.errors import MachineRefused, RequestError, RunFailed
 from omn_core.format.plain import compute_plain
 from omn_core.model.result import Document
@@ -47,7 +47,7 @@ def test_a_run_is_five_private_files(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == FILES
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    plain = store.read_run(folder)
+    plain = stored.read_run(folder)
     assert json.loads((folder / "cost.json").read_text()) == plain["cost"]
     assert (folder / "session.yaml").read_text() == "requests:\n  - source: mem.test\n"
     assert json.loads((folder / "resolved.json").read_text()) == {"requests": []}
@@ -61,8 +61,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     """The folder and its results file are the same run, raw events included."""
     document = make_run(42)
     write(tmp_path, document)
-    plain = store.read_run(tmp_path)
-    assert plain == store.read_run(tmp_path / "results.json")
+    plain = stored.read_run(tmp_path)
+    assert plain == stored.read_run(tmp_path / "results.json")
     assert plain["results"][0]["raw"][0]["attrs"] == {"value": 42}
     plain["results"][0]["raw"] = None
     assert plain == compute_plain(document)
@@ -80,7 +80,7 @@ def test_a_second_run_replaces_the_first_and_nothing_else(tmp_path: Path) -> Non
     (folder / "cost.json").symlink_to(other)
     write(folder, make_run(2))
     assert {path.name for path in folder.iterdir()} == FILES | {"notes.txt"}
-    assert store.read_run(folder)["results"][0]["raw"][0]["attrs"]["value"] == 2
+    assert stored.read_run(folder)["results"][0]["raw"][0]["attrs"]["value"] == 2
     assert other.read_text() == "kept"
     assert not (folder / "cost.json").is_symlink()
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_no_run_is_refused_with_its_reason(tmp_path: Path, text: 
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(RequestError, match=reason) as caught:
-        store.read_run(tmp_path)
+        stored.read_run(tmp_path)
     assert str(path) in str(caught.value)
 
 
@@ -151,20 +151,20 @@ def test_a_series_without_answers_is_no_run(tmp_path: Path) -> None:
     plain["results"][0]["series"][0].pop("emits")
     (tmp_path / "results.json").write_text(json.dumps(plain))
     with pytest.raises(RequestError, match=r"a series of results\[0\] has no field 'emits'"):
-        store.read_run(tmp_path)
+        stored.read_run(tmp_path)
 
 
 def test_a_place_that_holds_no_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing there, a pipe nobody writes to, a file past the bound: an error each, at once."""
     with pytest.raises(RequestError, match="cannot be read: No such file"):
-        store.read_run(tmp_path)
+        stored.read_run(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RequestError, match="not a regular file"):
-        store.read_run(tmp_path / "pipe")
-    monkeypatch.setattr(store, "LARGEST_BYTES", 10)
+        stored.read_run(tmp_path / "pipe")
+    monkeypatch.setattr(stored, "LARGEST_BYTES", 10)
     (tmp_path / "results.json").write_text(make_text())
     with pytest.raises(RequestError, match="larger than"):
-        store.read_run(tmp_path)
+        stored.read_run(tmp_path)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -174,4 +174,4 @@ def test_any_bytes_are_a_run_or_a_refusal(tmp_path: Path, content: bytes) -> Non
     path = tmp_path / "results.json"
     path.write_bytes(content)
     with pytest.raises(RequestError):
-        store.read_run(path)
+        stored.read_run(path)
