@@ -22,18 +22,20 @@ class Stack:
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return a row for each stack, the heaviest first: its frames from the innermost, its sum, its events.
 
-        Events without a stack are a row without frames.
+        Events without a stack are a row without frames. `builds` has the build ids of each object that any frame is in,
+        several where another file took its place as it ran.
         """
         if not len(series.values):
-            return {"lower_bound": series.lower_bound, "rows": []}
+            return {"lower_bound": series.lower_bound, "rows": [], "builds": {}}
         numbers, codes = np.unique(_list_stacks(series), return_inverse=True)
         codes = codes.reshape(-1)
         sums = compute_sums(codes, series.sums, len(numbers))
         ones = np.ones(len(codes), np.int64) if series.weights is None else series.weights
         counts = compute_sums(codes, ones, len(numbers))
         order = sorted(range(len(numbers)), key=lambda place: (-sums[place], numbers[place]))
-        rows = [_make_row(_find_frames(series, int(numbers[place])), sums[place], counts[place]) for place in order]
-        return {"lower_bound": series.lower_bound, "rows": rows}
+        stacks = [_find_frames(series, int(numbers[place])) for place in order]
+        rows = [_make_row(frames, sums[place], counts[place]) for frames, place in zip(stacks, order, strict=True)]
+        return {"lower_bound": series.lower_bound, "rows": rows, "builds": _list_builds(stacks)}
 
     def render(self, answer: Mapping[str, Any], unit: str, style: TextStyle) -> list[str]:
         """Return the tree of the calls, from the outermost, with each one's sum and share."""
@@ -49,6 +51,17 @@ def _list_stacks(series: Series) -> Array:
 
 def _find_frames(series: Series, stack: int) -> list[Frame]:
     return [] if stack < 0 or series.stacks is None else series.stacks.get_frames(stack)
+
+
+def _list_builds(stacks: list[list[Frame]]) -> dict[str, list[str]]:
+    frames = {frame for stack in stacks for frame in stack}
+    pairs = sorted(
+        {(one.object, one.build_id) for one in frames if one.object is not None and one.build_id is not None}
+    )
+    builds: dict[str, list[str]] = {}
+    for path, build_id in pairs:
+        builds.setdefault(path, []).append(build_id)
+    return builds
 
 
 def _make_row(frames: list[Frame], weight: Any, count: Any) -> Answer:

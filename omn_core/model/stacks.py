@@ -17,12 +17,14 @@ class Frame:
     """One function of a stack, as stacks and every format of them show it.
 
     `object` is the file that holds it, or what the kernel calls memory that is no file; None where the address was in
-    nothing known. `named_by` says what gave it its name, None exactly where it has none.
+    nothing known. `named_by` says what gave it its name, None exactly where it has none. `build_id` is the file's,
+    None where it has none or nobody read it.
     """
 
     label: str
     object: str | None = None
     named_by: str | None = None
+    build_id: str | None = None
 
 
 class Stacks:

@@ -54,4 +54,4 @@ def _intern_frames(symbols: npt.NDArray[np.int64], symboliser: Symboliser, stack
 
 def _intern_frame(number: int, symboliser: Symboliser, stacks: Stacks) -> int:
     symbol = symboliser.symbols[number]
-    return stacks.intern_frame(Frame(symbol.label, symbol.path, symbol.named_by))
+    return stacks.intern_frame(Frame(symbol.label, symbol.path, symbol.named_by, symbol.build_id))
