@@ -11,60 +11,12 @@ from omn_kernel.tracepoints import RecordField
 _WORD = 8
 
 
-class KernelAssembly(Assembly):
-    """A program with the kernel's types at hand, which places every field that it names on the running kernel.
+class RecordAssembly(Assembly):
+    """A program that reads memory of the kernel through a helper, and the records of its classic tracepoints."""
 
-    The pointers that a program at a typed tracepoint (or at a function) is handed have types that the verifier knows:
-    they are followed by loads. Elsewhere (`has_typed_pointers` False) a pointer is a number, and what it points to is
-    read through a helper. So that one text serves both, reading a field leaves nothing in R0 to R5 but its value.
-    """
-
-    def __init__(self, name: str, types: Btf, *, has_typed_pointers: bool) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.types = types
-        self.has_typed_pointers = has_typed_pointers
-        self._read: Record | None = None
-
-    def has_field(self, type_name: str, path: str = "") -> bool:
-        """Return whether this kernel has a type, or a field of it: the two shapes that a program is written in."""
-        return has_field(self.types, type_name, path)
-
-    def get_enumerator(self, enumeration: str, name: str) -> int:
-        """Return the value of a name of an enumeration on this kernel. Raises FieldMissing."""
-        return get_enumerator(self.types, enumeration, name)
-
-    def read_argument(self, target: Register, context: Register, position: int) -> None:
-        """Read an argument of a raw or typed tracepoint, or of a function that is entered, counted from 0."""
-        self.load(target, context, _WORD * position, _WORD)
-
-    def read_field(self, target: Register, source: Register, type_name: str, path: str) -> None:
-        """Read a field of what a register points to: `read_field(R1, R6, "task_struct", "signal.tty.index")`.
-
-        Where the path goes through pointers they are followed; a null pointer makes zero. Raises FieldMissing where
-        this kernel has no such field, ValueError for one that no register holds (`copy_field`).
-        """
-        *pointers, last = get_fields(self.types, type_name, path)
-        if last.size not in (1, 2, 4, 8):
-            raise ValueError(f"{type_name}.{path} has {last.size} bytes, and a register holds 8")
-        for field in pointers:
-            self._read_memory(target, source, field)
-            source = target
-        self._read_memory(target, source, last)
-        self._cut(target, last)
-
-    def copy_field(self, record: Record, field: str, source: Register, type_name: str, path: str) -> None:
-        """Copy a field of what a register points to, such as a name, into a record's field of the same size."""
-        *pointers, last = get_fields(self.types, type_name, path)
-        _, size = record.locate(field)
-        if size != last.size:
-            raise ValueError(f"{type_name}.{path} has {last.size} bytes, and {field} has {size}")
-        for pointer in pointers:
-            self._read_memory(R3, source, pointer)
-            source = R3
-        self._point(source, last)
-        self.move(R2, size)
-        self.point_at(R1, record, field)
-        self.call("probe_read_kernel")
+        self._scratch: Record | None = None
 
     def read_record(self, target: Register, context: Register, field: RecordField) -> None:
         """Read a field of a classic tracepoint's record, where its format file says that it is.
@@ -79,13 +31,6 @@ class KernelAssembly(Assembly):
         if field.is_signed:
             self._extend(target, field.size)
 
-    def _read_memory(self, target: Register, source: Register, field: Field) -> None:
-        if self.has_typed_pointers:
-            self.load(target, source, field.offset, field.size)
-        else:
-            self._copy_to_scratch(source, field.offset, field.size)
-            self.load(target, R10, self._get_scratch().offset, field.size)
-
     def _copy_to_scratch(self, source: Register, offset: int, size: int) -> None:
         self.move(R3, source)
         if offset:
@@ -94,16 +39,86 @@ class KernelAssembly(Assembly):
         self.point_at(R1, self._get_scratch())
         self.call("probe_read_kernel")
 
+    def _get_scratch(self) -> Record:
+        if self._scratch is None:
+            self._scratch = self.reserve("u8")
+        return self._scratch
+
+    def _extend(self, target: Register, size: int) -> None:
+        if size < _WORD:
+            self.compute(target, "<<=", 64 - 8 * size)
+            self.compute(target, "s>>=", 64 - 8 * size)
+
+
+class KernelAssembly(RecordAssembly):
+    """A program with the kernel's types at hand, which places every field that it names on the running kernel.
+
+    The pointers that a program at a typed tracepoint (or at a function) is handed have types that the verifier knows:
+    they are followed by loads. Elsewhere (`has_typed_pointers` False) a pointer is a number, and what it points to is
+    read through a helper. So that one text serves both, reading a field leaves nothing in R0 to R5 but its value.
+    """
+
+    def __init__(self, name: str, types: Btf, *, has_typed_pointers: bool) -> None:
+        super().__init__(name)
+        self.types = types
+        self.has_typed_pointers = has_typed_pointers
+
+    def has_field(self, type_name: str, path: str = "") -> bool:
+        """Return whether this kernel has a type, or a field of it: the two shapes that a program is written in."""
+        return has_field(self.types, type_name, path)
+
+    def get_enumerator(self, enumeration: str, name: str) -> int:
+        """Return the value of a name of an enumeration on this kernel. Raises FieldMissing."""
+        return get_enumerator(self.types, enumeration, name)
+
+    def read_argument(self, target: Register, context: Register, position: int) -> None:
+        """Read an argument of a raw or typed tracepoint, or of a function that is entered, counted from 0."""
+        self.load(target, context, _WORD * position, _WORD)
+
+    def read_field(
+        self, target: Register, source: Register, type_name: str, path: str, *, is_copied: bool = False
+    ) -> None:
+        """Read a field of what a register points to: `read_field(R1, R6, "task_struct", "signal.tty.index")`.
+
+        Where the path goes through pointers they are followed; a null pointer makes zero. `is_copied` reads through the
+        helper although the pointer has a type: the verifier lets nothing be loaded past an array that has no length.
+        Raises FieldMissing where this kernel has no such field, ValueError where no register holds it (`copy_field`).
+        """
+        *pointers, last = get_fields(self.types, type_name, path)
+        if last.size not in (1, 2, 4, 8):
+            raise ValueError(f"{type_name}.{path} has {last.size} bytes, and a register holds 8")
+        for field in pointers:
+            self._read_memory(target, source, field, is_copied)
+            source = target
+        self._read_memory(target, source, last, is_copied)
+        self._cut(target, last)
+
+    def copy_field(self, record: Record, field: str, source: Register, type_name: str, path: str) -> None:
+        """Copy a field of what a register points to, such as a name, into a record's field of the same size."""
+        *pointers, last = get_fields(self.types, type_name, path)
+        _, size = record.locate(field)
+        if size != last.size:
+            raise ValueError(f"{type_name}.{path} has {last.size} bytes, and {field} has {size}")
+        for pointer in pointers:
+            self._read_memory(R3, source, pointer, False)
+            source = R3
+        self._point(source, last)
+        self.move(R2, size)
+        self.point_at(R1, record, field)
+        self.call("probe_read_kernel")
+
+    def _read_memory(self, target: Register, source: Register, field: Field, is_copied: bool) -> None:
+        if self.has_typed_pointers and not is_copied:
+            self.load(target, source, field.offset, field.size)
+        else:
+            self._copy_to_scratch(source, field.offset, field.size)
+            self.load(target, R10, self._get_scratch().offset, field.size)
+
     def _point(self, source: Register, field: Field) -> None:
         if source != R3:
             self.move(R3, source)
         if field.offset:
             self.compute(R3, "+=", field.offset)
-
-    def _get_scratch(self) -> Record:
-        if self._read is None:
-            self._read = self.reserve("u8")
-        return self._read
 
     def _cut(self, target: Register, field: Field) -> None:
         """Leave of what was loaded the field: its bits alone, and its sign."""
@@ -112,8 +127,3 @@ class KernelAssembly(Assembly):
             self.compute(target, "s>>=" if field.is_signed else ">>=", 64 - field.bit_size)
         elif field.is_signed:
             self._extend(target, field.size)
-
-    def _extend(self, target: Register, size: int) -> None:
-        if size < _WORD:
-            self.compute(target, "<<=", 64 - 8 * size)
-            self.compute(target, "s>>=", 64 - 8 * size)

@@ -1,0 +1,119 @@
+"""Whose task an event is: programs leave out what is not the target's, so that nothing of it is handed over."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+import attrs
+import numpy as np
+
+from omn_core.api import BoundTarget, MachineRefused
+from omn_kernel.bpf.followers import Follower
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, R2, Register
+from omn_kernel.cgroup import UNIFIED, CgroupPlace, find_hierarchies, is_in_cgroup_namespace
+from omn_kernel.cgroup_files import get_place
+from omn_kernel.mounts import read_mounts
+
+_POINTER = np.dtype([("cgroup", np.uint64)])
+
+
+class TaskFilter(Protocol):
+    """Which tasks are a target's."""
+
+    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+        """Emit what goes to a label where a task is not the target's. R0 to R5 hold nothing of the program's after it.
+
+        The register points to the task's task_struct, and is one of R6 to R9.
+        """
+
+
+@attrs.frozen
+class AnyTask:
+    """Every task but the idle ones, which wait for nothing and are each cpu's own."""
+
+    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+        """Emit what leaves out the idle tasks, whose number is 0."""
+        program.read_field(R1, task, "task_struct", "pid")
+        program.jump_if(R1, "==", 0, otherwise)
+
+
+@attrs.frozen
+class OneThread:
+    """One thread, by its number in the first pid namespace."""
+
+    tid: int
+
+    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+        """Emit the comparison of its number."""
+        program.read_field(R1, task, "task_struct", "pid")
+        program.jump_if(R1, "!=", self.tid, otherwise)
+
+
+@attrs.frozen
+class OnCpus:
+    """Every task but the idle ones while it is on one of some cpus: that which runs the program."""
+
+    cpus: tuple[int, ...]
+
+    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+        """Emit the comparison with each cpu."""
+        here = program.make_label("here")
+        program.call("get_smp_processor_id")
+        for cpu in self.cpus:
+            program.jump_if(R0, "==", cpu, here)
+        program.jump(otherwise)
+        program.label(here)
+        AnyTask().keep(program, task, otherwise)
+
+
+@attrs.frozen
+class InCgroup:
+    """The tasks of a cgroup2 cgroup and of all below it: those whose ancestor at its depth it is."""
+
+    number: int
+    depth: int
+
+    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+        """Emit the comparison, as cgroup_is_descendant makes it. Raises FieldMissing."""
+        held = program.reserve(_POINTER)
+        program.read_field(R1, task, "task_struct", "cgroups.dfl_cgrp")
+        program.set(held, "cgroup", R1)
+        program.read_field(R1, R1, "cgroup", "level", is_copied=True)
+        program.jump_if(R1, "s<", self.depth, otherwise)
+        program.get(R1, held, "cgroup")
+        # Linux 6.1 keeps pointers to the ancestors where there were their numbers.
+        kept = f"ancestors[{self.depth}].kn.id" if program.has_field("cgroup", "ancestors") else None
+        program.read_field(R1, R1, "cgroup", kept or f"ancestor_ids[{self.depth}]", is_copied=True)
+        program.move(R2, self.number)
+        program.jump_if(R1, "!=", R2, otherwise)
+
+
+def find_cgroup_filter(place: CgroupPlace) -> InCgroup:
+    """Find by what a cgroup is told. Raises MachineRefused where programs cannot tell it."""
+    mount = find_hierarchies(read_mounts("/")).get(UNIFIED)
+    if place.unified is None or mount is None:
+        raise MachineRefused(
+            f"cgroup {place.path!r} stands in no cgroup2 hierarchy, by which programs in the kernel tell tasks apart",
+            "name a cgroup of cgroup2",
+        )
+    if is_in_cgroup_namespace("/"):
+        raise MachineRefused(
+            "inside a cgroup namespace a cgroup's depth cannot be known, by which programs tell its tasks",
+            "run omn outside the container, in the machine's own cgroup namespace",
+        )
+    below = place.unified.removeprefix(mount.point)
+    depth = sum(1 for part in f"{mount.root}/{below}".split("/") if part)
+    return InCgroup(os.stat(place.unified).st_ino, depth)
+
+
+def find_filter(target: BoundTarget, follower: Follower | None) -> TaskFilter:
+    """Find by what the tasks of a target are told: its processes' by the follower, which every other does without."""
+    if target.tid is not None:
+        return OneThread(target.tid)
+    if target.processes and follower is not None:
+        return follower
+    if target.cpus:
+        return OnCpus(target.cpus)
+    return AnyTask() if target.place is None else find_cgroup_filter(get_place(target))
