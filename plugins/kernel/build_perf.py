@@ -46,6 +46,8 @@ DECLARATIONS = """
         uint64_t *time;
         uint32_t *cpu;
         uint64_t *period;
+        uint64_t *accessed;
+        uint64_t *stream;
         uint64_t *chain_ends;
         uint32_t *kernel_frames;
         uint64_t *addresses;
@@ -56,8 +58,9 @@ DECLARATIONS = """
 
     static const uint32_t OMN_EVENT_DISABLED, OMN_EVENT_INHERIT, OMN_EVENT_ENABLE_ON_EXEC, OMN_EVENT_EXCLUDE_KERNEL,
         OMN_EVENT_FREQUENCY, OMN_EVENT_RECORDS_MAPPINGS, OMN_EVENT_RECORDS_TASKS;
-    static const uint32_t OMN_PERIODS, OMN_CHAINS;
-    static const uint64_t OMN_SAMPLE_TYPE, PERF_SAMPLE_PERIOD, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_RAW;
+    static const uint32_t OMN_PERIODS, OMN_CHAINS, OMN_ACCESSES, OMN_STREAMS;
+    static const uint64_t OMN_SAMPLE_TYPE, PERF_SAMPLE_ADDR, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_PERIOD,
+        PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_RAW;
     static const uint32_t PERF_RECORD_LOST, PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_THROTTLE,
         PERF_RECORD_UNTHROTTLE, PERF_RECORD_FORK, PERF_RECORD_SAMPLE, PERF_RECORD_MMAP2, PERF_RECORD_LOST_SAMPLES;
     static const uint32_t PERF_RECORD_MISC_COMM_EXEC;

@@ -47,14 +47,8 @@ def omn_collectors() -> list[CollectorRow]:
             needs_process=True,
         ),
         CollectorRow("cpu.oncpu_time", "pmu:sw", f"{_EVENTS}:TaskClock", several_processes=True, needs_process=True),
-        CollectorRow(
-            "cpu.profile",
-            "pmu:sw",
-            "omn_cpu.profile:Profile",
-            several_processes=True,
-            weighs_samples=True,
-            reads_stacks=True,
-        ),
+        _sample("cpu.oncpu_time", "pmu:sw:records", "TaskClockSamples", needs_process=True),
+        _sample("cpu.profile", "pmu:sw", "Profile"),
         CollectorRow("cpu.cycles", "pmu:hw", f"{_EVENTS}:Cycles", several_processes=True),
         CollectorRow("cpu.cycles", "pmu:sw", f"{_EVENTS}:CpuClock", several_processes=True),
         CollectorRow("cpu.instructions", "pmu:hw", f"{_EVENTS}:Instructions", several_processes=True),
@@ -62,4 +56,23 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("cpu.branch_misses", "pmu:hw", f"{_EVENTS}:BranchMisses", several_processes=True),
         CollectorRow("cpu.cache_refs", "pmu:hw", f"{_EVENTS}:CacheReferences", several_processes=True),
         CollectorRow("cpu.cache_misses", "pmu:hw", f"{_EVENTS}:CacheMisses", several_processes=True),
+        _sample("cpu.cycles", "pmu:hw:records", "CycleSamples"),
+        _sample("cpu.cycles", "pmu:sw:records", "CpuClockSamples"),
+        _sample("cpu.instructions", "pmu:hw:records", "InstructionSamples"),
+        _sample("cpu.branches", "pmu:hw:records", "BranchSamples"),
+        _sample("cpu.branch_misses", "pmu:hw:records", "BranchMissSamples"),
+        _sample("cpu.cache_refs", "pmu:hw:records", "CacheReferenceSamples"),
+        _sample("cpu.cache_misses", "pmu:hw:records", "CacheMissSamples"),
     ]
+
+
+def _sample(source: str, backend: str, name: str, *, needs_process: bool = False) -> CollectorRow:
+    return CollectorRow(
+        source,
+        backend,
+        f"omn_cpu.profile:{name}",
+        several_processes=True,
+        needs_process=needs_process,
+        weighs_samples=True,
+        reads_stacks=True,
+    )

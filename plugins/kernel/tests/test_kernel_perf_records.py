@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import attrs
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from omn_kernel.perf.records import (
     Throttled,
     parse_records,
 )
+from omn_kernel.perf.weights import compute_periods
 
 KERNEL, USER = (1 << 64) - 128, (1 << 64) - 512
 """PERF_CONTEXT_KERNEL and PERF_CONTEXT_USER, the marks between the parts of a chain."""
@@ -104,6 +106,56 @@ def test_a_fixed_period_is_what_each_sample_stands_for() -> None:
     data = np.frombuffer(make_record(lib.PERF_RECORD_SAMPLE, body), np.uint8)
     samples = parse_records(data, Sampling(period=100, has_chains=True)).samples
     assert (samples.period.tolist(), samples.addresses.tolist()) == ([100], [0x400])
+
+
+def test_what_else_was_asked_stands_where_the_kernel_puts_it() -> None:
+    """The address that was accessed and the stream's number before the cpu; in trailers the latter alone."""
+    sampling = Sampling(hz=997, has_chains=True, has_accesses=True, has_streams=True)
+    body = struct.pack("=QiiQQQIIQ", 0x10, 7, 8, 100, 0xFEED, 42, 3, 0, 1000) + struct.pack("=3Q", 2, USER, 0x400)
+    comm = struct.pack("=ii", 7, 8) + pad(b"name") + struct.pack("=IIQQII", 7, 8, 200, 42, 3, 0)
+    data = make_record(lib.PERF_RECORD_SAMPLE, body) + make_record(lib.PERF_RECORD_COMM, comm)
+    records = parse_records(np.frombuffer(data, np.uint8), sampling)
+    samples = records.samples
+    assert (samples.accessed.tolist(), samples.stream.tolist()) == ([0xFEED], [42])
+    assert (samples.time.tolist(), samples.cpu.tolist(), samples.period.tolist()) == ([100], [3], [1000])
+    assert samples.addresses.tolist() == [0x400]
+    assert records.others == (Named(7, 8, b"name", False, 200),)
+    plain = parse(make_sample(1, 1, 5, 0, 3)).samples
+    assert (len(plain.accessed), len(plain.stream)) == (0, 0)
+
+
+class KernelEvent:
+    """A software event in frequency mode, as perf_swevent_event and perf_swevent_set_period count it down."""
+
+    def __init__(self, stream: int, period: int) -> None:
+        self.stream, self.sample_period, self.last_period = stream, period, period
+        self.left = period
+        self.since = 0
+
+    def occur(self, adjusted: int) -> tuple[int, int, int] | None:
+        """Let it occur: the stream, the period that a sample states and the one it ended, where one is written."""
+        self.since += 1
+        self.left -= 1
+        if self.left:
+            return None
+        stated, ended, self.since = self.last_period, self.since, 0
+        self.left = self.last_period
+        self.last_period = self.sample_period
+        self.sample_period = adjusted
+        return self.stream, stated, ended
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 9)), max_size=200), st.integers(1, 9))
+def test_a_sample_ends_the_period_that_the_one_before_it_stated(
+    occurrences: list[tuple[bool, int]], inherited: int
+) -> None:
+    """Whatever the kernel adjusts, of events that take turns; an inherited one's first states the period it ends."""
+    opened, child = KernelEvent(5, 1), KernelEvent(9, inherited)
+    written = [(child if is_child else opened).occur(adjusted) for is_child, adjusted in occurrences]
+    stated = np.array([one for one in written if one is not None], np.uint64).reshape(-1, 3)
+    empty = parse().samples
+    samples = attrs.evolve(empty, stream=stated[:, 0], period=stated[:, 1])
+    assert compute_periods(samples, [5, 6]).tolist() == stated[:, 2].tolist()
 
 
 def test_a_chain_longer_than_its_record_is_no_chain() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from compiled import compile_c
+from omn_kernel.perf.rings import Rings
 from omn_kernel.perf.sampling import SamplingCollector
 from omn_kernel.probes.events import probe_perf
 from omn_kernel.procfs.task import TICK_NS
@@ -45,7 +46,9 @@ class Faults(SamplingCollector):
 class Sampled:
     """A collector over one target, until `finish` hands its events over."""
 
-    def __init__(self, collector: SamplingCollector, target: BoundTarget, **asked: Any) -> None:
+    def __init__(
+        self, collector: SamplingCollector, target: BoundTarget, *, mode: str = "sample", **asked: Any
+    ) -> None:
         answer = probe_perf(Need("", "perf", collector.event), ProbeContext(target.target.kind))
         if answer.state is State.RESTRICTED or answer.reason is not None:
             pytest.skip(f"perf events are closed to this user: {answer.reason}")
@@ -54,8 +57,9 @@ class Sampled:
         self.context = RunContext(Names(), time.monotonic_ns, stacks=self.stacks)
         self._target = target
         walk = WalkChoice(asked.pop("stack", "fp"))
-        request = Request("f.x", "sample", target=target.target, **asked)
-        collector.prepare(make_resolved(mode="sample", request=request, target=target.target, walk=walk), self.context)
+        request = Request("f.x", mode, target=target.target, **asked)
+        resolved = make_resolved(mode=mode, request=request, target=target.target, walk=walk)
+        collector.prepare(resolved, self.context)
         collector.attach(target)
 
     def finish(self) -> Batch:
@@ -152,6 +156,23 @@ def test_a_longer_period_weighs_each_sample(workload: Start) -> None:
     assert batch.stack is None
     assert set(batch.weight.tolist() if batch.weight is not None else ()) == {100}
     assert 30 <= len(batch) <= 33
+
+
+@pytest.mark.spec("RUN-6")
+def test_what_found_no_room_is_known_by_the_events_own_count(workload: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced into rings that are too small: delivered and lost are what the event counted, the last records too."""
+    monkeypatch.setattr("omn_kernel.perf.sampled.Rings", lambda descriptors: Rings(descriptors, 8192))
+    child = workload(touch_pages(2000))
+    child.wait("ready")
+    sampled = Sampled(Faults(), bind_processes(child.pid), mode="trace")
+    child.release()
+    child.wait("touched")
+    batch = sampled.finish()
+    losses, fields = sampled.collector.losses(), sampled.collector.fields()
+    assert losses.is_lower_bound
+    assert fields["counted"] >= 2000 > len(batch) == fields["delivered"]
+    assert fields["delivered"] + losses.dropped >= fields["counted"]
+    assert batch.weight is None
 
 
 @pytest.mark.spec("KRN-11")

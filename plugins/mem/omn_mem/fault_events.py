@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omn_kernel.perf.counters import CounterCollector
+from omn_kernel.perf.sampling import SamplingCollector
 
 from omn_core.api import BoundTarget
 from omn_mem.processes import check_memory
@@ -24,3 +25,19 @@ class EventCollector(CounterCollector):
         """Open the events. A kernel thread is refused."""
         check_memory(target, self.context.sysroot)
         super().open_files(target)
+
+
+class FaultRecords(SamplingCollector):
+    """Faults one by one, or one for so many: whose access, to which address (`addr`), from where in the code.
+
+    Whether a device was waited for the kernel decides after it has written the record: that is in the counts alone.
+    """
+
+    event = "sw:page-faults"
+    value = "faults"
+    has_accesses = True
+
+    def attach(self, target: BoundTarget) -> None:
+        """Open the event. A kernel thread is refused."""
+        check_memory(target, self.context.sysroot)
+        super().attach(target)

@@ -41,6 +41,14 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("mem.numa", "fs:sys:node", "omn_mem.numa:NodesCollector"),
         CollectorRow("mem.numa", "fs:proc:numa_maps", "omn_mem.numa:ProcessNodesCollector", several_processes=True),
         CollectorRow("mem.faults", "pmu:sw", "omn_mem.fault_events:EventCollector", several_processes=True),
+        CollectorRow(
+            "mem.faults",
+            "pmu:sw:records",
+            "omn_mem.fault_events:FaultRecords",
+            several_processes=True,
+            weighs_samples=True,
+            reads_stacks=True,
+        ),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),
     ]

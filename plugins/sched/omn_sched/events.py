@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omn_kernel.perf.counters import CounterCollector
+from omn_kernel.perf.sampling import SamplingCollector
 
 
 class Switches(CounterCollector):
@@ -21,3 +22,17 @@ class Migrations(CounterCollector):
     """Moves of the counted tasks to another cpu; of a cpu, moves to it."""
 
     events: Mapping[str, str] = {"migrations": "sw:cpu-migrations"}
+
+
+class SwitchRecords(SamplingCollector):
+    """Switches one by one, or one for so many: which task gave its cpu up, and where in its code."""
+
+    event = "sw:context-switches"
+    value = "switches"
+
+
+class MigrationRecords(SamplingCollector):
+    """Moves one by one, or one for so many: which task came to another cpu, to which, and where in its code it was."""
+
+    event = "sw:cpu-migrations"
+    value = "migrations"

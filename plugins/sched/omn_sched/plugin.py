@@ -19,6 +19,8 @@ def omn_collectors() -> list[CollectorRow]:
     return [
         CollectorRow("sched.switches", "pmu:sw", "omn_sched.events:Switches", several_processes=True),
         CollectorRow("sched.migrations", "pmu:sw", "omn_sched.events:Migrations", several_processes=True),
+        _sample("sched.switches", "SwitchRecords"),
+        _sample("sched.migrations", "MigrationRecords"),
         _collect_threads("sched.switches", "fs:proc:status", "Switches"),
         CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
         _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),
@@ -32,3 +34,14 @@ def omn_collectors() -> list[CollectorRow]:
 
 def _collect_threads(source: str, backend: str, name: str) -> CollectorRow:
     return CollectorRow(source, backend, f"omn_sched.threads:{name}", several_processes=True, needs_process=True)
+
+
+def _sample(source: str, name: str) -> CollectorRow:
+    return CollectorRow(
+        source,
+        "pmu:sw:records",
+        f"omn_sched.events:{name}",
+        several_processes=True,
+        weighs_samples=True,
+        reads_stacks=True,
+    )

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -151,6 +152,19 @@ def test_a_rate_is_over_the_window_with_the_time_run_beside(omn: Command) -> Non
     assert 0 < ran.result["fields"]["oncpu_ns"] < length_ns
 
 
+MOVE = """
+import os
+os.sched_setaffinity(0, {{{0}}})
+os.write(1, b"r")
+os.read(0, 1)
+for _ in range(50):
+    os.sched_setaffinity(0, {{{1}}})
+    os.sched_setaffinity(0, {{{0}}})
+os.write(1, b"[]\\n")
+os.read(0, 1)
+"""
+
+
 @pytest.mark.spec("SCH-1", "CAT-11")
 @pytest.mark.parametrize(("backend", "factory"), [("fs:proc:sched", Migrations), ("pmu:sw", events.Migrations)])
 def test_a_task_moved_to_and_fro_migrated_as_often(
@@ -160,18 +174,7 @@ def test_a_task_moved_to_and_fro_migrated_as_often(
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("a task moves between two cpus, and this process has one")
-    source = f"""
-import os
-os.sched_setaffinity(0, {{{cpus[0]}}})
-os.write(1, b"r")
-os.read(0, 1)
-for _ in range(50):
-    os.sched_setaffinity(0, {{{cpus[1]}}})
-    os.sched_setaffinity(0, {{{cpus[0]}}})
-os.write(1, b"[]\\n")
-os.read(0, 1)
-"""
-    with run_in_child(source) as child:
+    with run_in_child(MOVE.format(*cpus)) as child:
         assert child.stdout is not None
         assert child.stdout.read(1) == b"r"
         target = bind_processes(child.pid)
@@ -182,6 +185,25 @@ os.read(0, 1)
             (row,) = driver.sample()
             assert driver.collector.losses().is_empty
     assert row["migrations"] == 100
+
+
+@pytest.mark.spec("SCH-1", "CAT-11")
+def test_each_move_of_a_task_is_traced_to_its_cpu(catalog: Catalog) -> None:
+    """To and fro fifty times: a hundred records, the cpus in turn."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        pytest.skip("a task moves between two cpus, and this process has one")
+    with run_in_child(MOVE.format(*cpus)) as child:
+        assert child.stdout is not None
+        assert child.stdout.read(1) == b"r"
+        target = bind_processes(child.pid)
+        resolved = resolve_onto(catalog.entries["sched.migrations"], "pmu:sw:records", target.target, mode="trace")
+        with Driver(events.MigrationRecords(), resolved, target) as driver:
+            tell(child)
+            hear(child)
+            driver.sample()
+    assert [row["cpu"] for row in driver.rows] == [cpus[1], cpus[0]] * 50
+    assert {row["task"] for row in driver.rows} == {child.pid}
 
 
 def read_taken(cpu: int) -> int:
@@ -242,3 +264,65 @@ def test_a_target_that_is_gone_is_refused(omn: Command) -> None:
     ran = omn("sched.switches", "-m", "count", "-e", "count", "--pid", "4000000", "-d", "1s")
     assert ran.code == 1
     assert "4000000" in ran.stderr
+
+
+PING_PONG = """
+import os
+os.sched_setaffinity(0, {{{cpu}}})
+there, back = os.pipe(), os.pipe()
+os.write(1, b"r")
+os.read(0, 1)
+child = os.fork()
+for _ in range(500):
+    if child:
+        os.write(there[1], b"x")
+        os.read(back[0], 1)
+    else:
+        os.read(there[0], 1)
+        os.write(back[1], b"x")
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+os.write(1, b"[]\\n")
+os.read(0, 1)
+"""
+
+
+@pytest.mark.spec("SCH-1", "EVT-6")
+def test_each_switch_of_a_ping_pong_is_traced_to_its_task(catalog: Catalog) -> None:
+    """Two processes on one cpu wait for each other 500 times: the first's switches are those of its status file."""
+    cpu = min(os.sched_getaffinity(0))
+    with run_in_child(PING_PONG.format(cpu=cpu)) as child:
+        assert child.stdout is not None
+        assert child.stdout.read(1) == b"r"
+        wait_blocked(child.pid)
+        before = read_switches(child.pid)
+        target = bind_processes(child.pid)
+        resolved = resolve_onto(catalog.entries["sched.switches"], "pmu:sw:records", target.target, mode="trace")
+        with Driver(events.SwitchRecords(), resolved, target) as driver:
+            tell(child)
+            hear(child)
+            wait_blocked(child.pid)
+            driver.sample()
+            counted = read_switches(child.pid) - before
+        losses, fields = driver.collector.losses(), driver.collector.fields()
+    tasks = Counter(row["task"] for row in driver.rows)
+    assert losses.is_empty
+    assert fields["delivered"] == fields["counted"] == len(driver.rows)
+    assert tasks.pop(child.pid) == counted >= 500
+    ((_, others),) = tasks.items()
+    assert others >= 495  # the first of its waits may find what it waits for
+    assert {row["cpu"] for row in driver.rows} == {cpu}
+
+
+@pytest.mark.spec("SCH-1", "EVT-6")
+def test_switches_are_within_the_call_that_sleeps(omn: Command) -> None:
+    """Two hundred sleeps are two hundred switches below the kernel's function that sleeps."""
+    source = "import time\nfor _ in range(200):\n    time.sleep(0.0002)"
+    asked = ("sched.switches", "-m", "trace", "-e", "count", "--keys", "within", "--format", "json")
+    ran = omn(*asked, "--", sys.executable, "-c", source)
+    if ran.code == 1:
+        pytest.skip(f"perf events are closed to this user: {ran.stderr}")
+    values = {one["key"]["within"]: one["emits"]["count"]["value"] for one in ran.result["series"]}
+    assert values["do_nanosleep"] == 200
+    assert 200 <= values["schedule"] <= ran.result["fields"]["counted"] == ran.result["events_seen"]

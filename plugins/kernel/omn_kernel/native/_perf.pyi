@@ -17,6 +17,10 @@ class _Functions:
     OMN_SAMPLE_TYPE: int
     OMN_PERIODS: int
     OMN_CHAINS: int
+    OMN_ACCESSES: int
+    OMN_STREAMS: int
+    PERF_SAMPLE_ADDR: int
+    PERF_SAMPLE_STREAM_ID: int
     PERF_SAMPLE_PERIOD: int
     PERF_SAMPLE_CALLCHAIN: int
     PERF_SAMPLE_RAW: int

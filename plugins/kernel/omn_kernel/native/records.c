@@ -3,13 +3,16 @@
 #include <linux/perf_event.h>
 #include <string.h>
 
-/* A sample as OMN_SAMPLE_TYPE lays it out, before its other parts. */
-struct fixed_part {
+/* A sample as OMN_SAMPLE_TYPE lays it out, without its other parts. */
+struct first_part {
     struct perf_event_header header;
     uint64_t ip;
     int32_t pid;
     int32_t tid;
     uint64_t time;
+};
+
+struct cpu_part {
     uint32_t cpu;
     uint32_t reserved;
 };
@@ -27,7 +30,11 @@ static int read_header(const uint8_t *data, uint64_t left, struct perf_event_hea
 }
 
 static size_t fixed_size(uint32_t parts) {
-    return sizeof(struct fixed_part) + (parts & OMN_PERIODS ? sizeof(uint64_t) : 0);
+    size_t words = 0;
+
+    for (parts &= OMN_ACCESSES | OMN_STREAMS | OMN_PERIODS; parts; parts &= parts - 1)
+        words++;
+    return sizeof(struct first_part) + sizeof(struct cpu_part) + words * sizeof(uint64_t);
 }
 
 /* Nothing where the record says more addresses than it has room for, as no kernel's does. */
@@ -84,6 +91,31 @@ static uint64_t copy_chain(struct chain chain, uint64_t *out, uint32_t *kernel_f
     return kept;
 }
 
+/* Copy what stands before a sample's chain into its row. */
+static void copy_fixed(const uint8_t *record, uint32_t parts, struct omn_samples *samples, uint64_t row) {
+    struct first_part first;
+    struct cpu_part cpu;
+
+    memcpy(&first, record, sizeof(first));
+    samples->ip[row] = first.ip;
+    samples->pid[row] = first.pid;
+    samples->tid[row] = first.tid;
+    samples->time[row] = first.time;
+    record += sizeof(first);
+    if (parts & OMN_ACCESSES) {
+        memcpy(samples->accessed + row, record, sizeof(*samples->accessed));
+        record += sizeof(*samples->accessed);
+    }
+    if (parts & OMN_STREAMS) {
+        memcpy(samples->stream + row, record, sizeof(*samples->stream));
+        record += sizeof(*samples->stream);
+    }
+    memcpy(&cpu, record, sizeof(cpu));
+    samples->cpu[row] = cpu.cpu;
+    if (parts & OMN_PERIODS)
+        memcpy(samples->period + row, record + sizeof(cpu), sizeof(*samples->period));
+}
+
 void omn_records_decode(const uint8_t *data, uint64_t length, uint32_t parts, struct omn_samples *samples,
                         uint64_t *others) {
     struct perf_event_header header;
@@ -91,15 +123,7 @@ void omn_records_decode(const uint8_t *data, uint64_t length, uint32_t parts, st
 
     while (read_header(data + offset, length - offset, &header)) {
         if (is_sample(&header, parts)) {
-            struct fixed_part part;
-            memcpy(&part, data + offset, sizeof(part));
-            samples->ip[row] = part.ip;
-            samples->pid[row] = part.pid;
-            samples->tid[row] = part.tid;
-            samples->time[row] = part.time;
-            samples->cpu[row] = part.cpu;
-            if (parts & OMN_PERIODS)
-                memcpy(samples->period + row, data + offset + sizeof(part), sizeof(*samples->period));
+            copy_fixed(data + offset, parts, samples, row);
             used += copy_chain(find_chain(data + offset, header.size, parts), samples->addresses + used,
                                samples->kernel_frames + row);
             samples->chain_ends[row++] = used;

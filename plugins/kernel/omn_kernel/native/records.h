@@ -6,11 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The fields that every sample must have, and after them those it has where it was asked for them, as the kernel orders
-   them. */
+/* The fields that every sample must have. Those it has where it was asked for them stand where the kernel's order has
+   them: the address that was accessed and the number of the stream before the cpu, the others at the end. */
 #define OMN_SAMPLE_TYPE (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 #define OMN_PERIODS 1u
 #define OMN_CHAINS 2u
+#define OMN_ACCESSES 4u
+#define OMN_STREAMS 8u
 
 /* How much there is in some bytes: samples, addresses of their chains, and other records; and the bytes that held whole
    records, less than were given where what follows is none. */
@@ -21,8 +23,9 @@ struct omn_record_counts {
     uint64_t bytes;
 };
 
-/* A column of each field, as long as there are samples; a period that was not asked for is zero. chain_ends counts the addresses up to the end of each sample's
-   chain, kernel_frames those at its beginning that are the kernel's. */
+/* A column of each field, as long as there are samples; a period that was not asked for is zero, `accessed` and `stream`
+   may then be empty. chain_ends counts the addresses up to the end of each sample's chain, kernel_frames those at its beginning
+   that are the kernel's. */
 struct omn_samples {
     uint64_t *ip;
     int32_t *pid;
@@ -30,6 +33,8 @@ struct omn_samples {
     uint64_t *time;
     uint32_t *cpu;
     uint64_t *period;
+    uint64_t *accessed;
+    uint64_t *stream;
     uint64_t *chain_ends;
     uint32_t *kernel_frames;
     uint64_t *addresses;

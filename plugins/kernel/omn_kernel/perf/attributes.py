@@ -36,7 +36,9 @@ class Place:
 class Sampling:
     """How an event is sampled: so often a second (`hz`), or once in so many (`period`), one of the two.
 
-    `has_chains` asks for the callers of each, up to `max_stack` frames of them (0: as many as the kernel allows).
+    `has_chains` asks for the callers of each, up to `max_stack` frames of them (0: as many as the kernel allows),
+    `has_accesses` for the address that it accessed, where the event is one of memory, `has_streams` for the number of
+    the very event that wrote it: each that is inherited has one of its own.
     `records_tasks` asks for what tasks do besides: start, end, take names, map code.
     """
 
@@ -44,6 +46,8 @@ class Sampling:
     period: int | None = None
     has_chains: bool = False
     max_stack: int = 0
+    has_accesses: bool = False
+    has_streams: bool = False
     records_tasks: bool = False
 
     @property
@@ -100,9 +104,11 @@ class EventAttributes:
 def _spell_sampling(sampling: Sampling) -> dict[str, int]:
     periods = lib.PERF_SAMPLE_PERIOD if sampling.states_periods else 0
     chains = lib.PERF_SAMPLE_CALLCHAIN if sampling.has_chains else 0
+    accesses = lib.PERF_SAMPLE_ADDR if sampling.has_accesses else 0
+    streams = lib.PERF_SAMPLE_STREAM_ID if sampling.has_streams else 0
     return {
         "sample_period": sampling.hz or sampling.period or 0,
-        "sample_type": lib.OMN_SAMPLE_TYPE | periods | chains,
+        "sample_type": lib.OMN_SAMPLE_TYPE | periods | chains | accesses | streams,
         # A ring is emptied on time and nobody waits for it: the kernel need not wake anyone at each record.
         "wakeup_bytes": _NEVER,
         "max_stack": sampling.max_stack,

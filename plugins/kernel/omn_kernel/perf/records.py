@@ -20,14 +20,16 @@ _TASK = struct.Struct("=iiiiQ")
 _MAPPING = struct.Struct("=iiQQQIIQQII")
 _LOST = struct.Struct("=QQ")
 _NUMBER = struct.Struct("=Q")
+_STREAM_BYTES = _NUMBER.size
 
 
 @attrs.frozen(eq=False)
 class Samples:
     """Samples in columns, in the order of their rings: `time` is CLOCK_MONOTONIC nanoseconds.
 
-    `period` is how much of the event each stands for. The chain of sample `i` are the addresses from `chain_starts[i]`
-    on, leaf first, as many as `chain_lengths[i]`; its first `kernel_frames[i]` are the kernel's.
+    `period` is how much of the event each stands for; `accessed` the address that it accessed and `stream` the number
+    of the event that wrote it, both empty where they were not asked for. The chain of sample `i` are the addresses from
+    `chain_starts[i]` on, leaf first, as many as `chain_lengths[i]`; its first `kernel_frames[i]` are the kernel's.
     """
 
     ip: npt.NDArray[np.uint64]
@@ -36,6 +38,8 @@ class Samples:
     time: npt.NDArray[np.uint64]
     cpu: npt.NDArray[np.uint32]
     period: npt.NDArray[np.uint64]
+    accessed: npt.NDArray[np.uint64]
+    stream: npt.NDArray[np.uint64]
     chain_starts: npt.NDArray[np.uint64]
     chain_lengths: npt.NDArray[np.uint64]
     kernel_frames: npt.NDArray[np.uint32]
@@ -132,7 +136,13 @@ class Records:
 
 def parse_records(data: npt.NDArray[np.uint8], sampling: Sampling) -> Records:
     """Take records apart of an event that was sampled so."""
-    parts = (lib.OMN_CHAINS if sampling.has_chains else 0) | (lib.OMN_PERIODS if sampling.states_periods else 0)
+    asked = (
+        (sampling.has_chains, lib.OMN_CHAINS),
+        (sampling.states_periods, lib.OMN_PERIODS),
+        (sampling.has_accesses, lib.OMN_ACCESSES),
+        (sampling.has_streams, lib.OMN_STREAMS),
+    )
+    parts = sum(bit for is_asked, bit in asked if is_asked)
     data = np.ascontiguousarray(data)
     given = ffi.from_buffer("uint8_t[]", data)
     counts = ffi.new("struct omn_record_counts *")
@@ -141,7 +151,9 @@ def parse_records(data: npt.NDArray[np.uint8], sampling: Sampling) -> Records:
     if not sampling.states_periods:
         samples.period.fill(sampling.period or 0)
     raw = memoryview(data.data)
-    others = (_parse_other(raw, place) for place in places.tolist())
+    # The cpu stands last in a trailer: without it the number of the stream takes its place, and the time keeps its own.
+    beyond = _STREAM_BYTES if sampling.has_streams else 0
+    others = (_parse_other(raw, place, beyond) for place in places.tolist())
     return Records(samples, tuple(one for one in others if one is not None), len(data) - int(counts.bytes))
 
 
@@ -158,6 +170,8 @@ def _decode(given: Any, counts: Any, parts: int) -> tuple[Samples, npt.NDArray[n
         "kernel_frames": np.uint32,
     }
     columns: dict[str, npt.NDArray[np.generic]] = {name: np.zeros(number, kind) for name, kind in kinds.items()}
+    columns["accessed"] = np.zeros(number if parts & lib.OMN_ACCESSES else 0, np.uint64)
+    columns["stream"] = np.zeros(number if parts & lib.OMN_STREAMS else 0, np.uint64)
     columns["addresses"] = np.zeros(addresses, np.uint64)
     places = np.zeros(others, np.uint64)
     spelled = {np.dtype(np.uint64): "uint64_t[]", np.dtype(np.int32): "int32_t[]", np.dtype(np.uint32): "uint32_t[]"}
@@ -173,10 +187,10 @@ def _decode(given: Any, counts: Any, parts: int) -> tuple[Samples, npt.NDArray[n
     return Samples(**columns, chain_starts=starts, chain_lengths=ends - starts), places  # type: ignore[arg-type]
 
 
-def _parse_other(raw: memoryview, place: int) -> Record | None:
+def _parse_other(raw: memoryview, place: int, beyond: int) -> Record | None:
     """Parse one record, None for a kind that nobody asked for or that is shorter than its kind is."""
     kind, misc, size = _HEADER.unpack_from(raw, place)
-    body = raw[place + _HEADER.size : place + size]
+    body = raw[place + _HEADER.size : place + size - beyond]
     parse = _PARSERS.get(kind)
     try:
         return None if parse is None else parse(body, misc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -17,8 +18,8 @@ from omn_kernel.perf.rings import Bytes, Rings
 from omn_kernel.polled import raise_descriptor_limit, restore_descriptor_limit
 from omn_kernel.sysfs import read_cpus
 
-_ENABLE, _SET_OUTPUT = 0x2400, 0x2405
-"""PERF_EVENT_IOC_ENABLE and PERF_EVENT_IOC_SET_OUTPUT of <linux/perf_event.h>."""
+_ENABLE, _DISABLE, _SET_OUTPUT, _ID = 0x2400, 0x2401, 0x2405, 0x80082407
+"""PERF_EVENT_IOC_ENABLE, _DISABLE, _SET_OUTPUT and _ID of <linux/perf_event.h>."""
 
 
 class SampledEvents:
@@ -48,18 +49,33 @@ class SampledEvents:
 
     def enable(self) -> None:
         """Begin to sample."""
+        self._tell(_ENABLE)
+
+    def disable(self) -> None:
+        """End it, for what the tasks started too: what the rings hold is then all that they will."""
+        self._tell(_DISABLE)
+
+    def _tell(self, command: int) -> None:
         for descriptors in self._opened:
             for descriptor in descriptors:
-                fcntl.ioctl(descriptor, _ENABLE, 0)
+                fcntl.ioctl(descriptor, command, 0)
 
     def drain(self) -> Bytes:
         """Take what the rings hold."""
         return self._rings.drain()
 
-    def read_running_ns(self) -> int:
-        """Read for how long the events ran, added up: each while a task of its own was on its own cpu."""
+    def read_totals(self) -> tuple[int, int]:
+        """Read how much the events counted and for how long they ran, each added up: while a task was on its cpu."""
         readings = read_counters([descriptor for descriptors in self._opened for descriptor in descriptors])
-        return int(readings[:, 2].sum())
+        return int(readings[:, 0].sum()), int(readings[:, 2].sum())
+
+    def read_ids(self) -> list[int]:
+        """Read the numbers of the events, which samples carry as that of their stream; not of what was inherited."""
+        return [
+            struct.unpack("=Q", fcntl.ioctl(descriptor, _ID, bytes(8)))[0]
+            for descriptors in self._opened
+            for descriptor in descriptors
+        ]
 
     def close(self) -> None:
         """Let go of the rings and the events."""

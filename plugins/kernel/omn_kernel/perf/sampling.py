@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from omn_core.api import (
     Batch,
@@ -28,6 +29,7 @@ from omn_kernel.perf.paranoia import describe_paranoia
 from omn_kernel.perf.records import Lost, Mapped, Named, Record, Samples, Started, Throttled, parse_records
 from omn_kernel.perf.sampled import SampledEvents
 from omn_kernel.perf.task_names import TaskNames
+from omn_kernel.perf.weights import compute_periods
 from omn_kernel.polled import read_file
 from omn_kernel.procfs.process import find_process_key
 from omn_kernel.symbols.spaces import AddressSpaces
@@ -35,6 +37,10 @@ from omn_kernel.symbols.symboliser import Symboliser
 
 DEFAULT_HZ = 997
 """A prime, so that what a program does at round rates does not fall into step with it."""
+
+DEFAULT_PERIOD = 13
+"""Of a software event that is no clock, where neither is asked: what one sample stands for is then known exactly, where
+a frequency has the kernel search for a period from sample to sample. A prime, for the same reason."""
 
 _LEAST_CLOCK_NS = 10_000
 """The kernel's own least period of a clock (perf_swevent_start_hrtimer): it takes a shorter one, and keeps to this."""
@@ -44,11 +50,13 @@ class SamplingCollector(CollectorBase, ABC):
     """A collector of samples of one event, each a row that carries how much of it the sample stands for.
 
     `event` is its spelling, `value` the attribute that is the measurement. Of an event that is a clock the value is the
-    time that the sample stands for, of any other the sample is one occurrence that weighs as many as it stands for.
+    time that the sample stands for, of any other the sample is one occurrence that weighs as many as it stands for; in
+    mode trace each occurrence is one. `has_accesses` asks for the address that each accessed, as the attribute `addr`.
     """
 
     event: str
     value: str
+    has_accesses = False
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Refuse symbols from where nobody looks, and begin with nothing taken."""
@@ -56,10 +64,8 @@ class SamplingCollector(CollectorBase, ABC):
         request = resolved.request
         if request.symbols is not None:
             raise NotCollected(f"nothing installed here asks {request.symbols!r} for symbols")
-        hz = DEFAULT_HZ if request.hz is None and request.period is None else request.hz
-        is_walked = resolved.walk is not None and resolved.walk.walk != "none"
-        self.sampling = Sampling(hz, request.period, has_chains=is_walked, records_tasks=True)
         self._event = get_event(self.event)
+        self.sampling = self._choose_sampling(resolved)
         if self._event.raised is Raised.CLOCK and request.period is not None and request.period < _LEAST_CLOCK_NS:
             raise RequestError(f"a clock is sampled every {_LEAST_CLOCK_NS} ns at most, not every {request.period}")
         self._spaces = AddressSpaces()
@@ -69,9 +75,28 @@ class SamplingCollector(CollectorBase, ABC):
         self._taken: list[Samples] = []
         self._late: list[Record] = []
         self._held_bytes = self._idle = self._throttled = self._overrun = self._running_ns = 0
+        self._counted = self._stood_for = 0
         self._drains: list[Drain] = []
         self._notes: tuple[str, ...] = ()
         self._events: SampledEvents | None = None
+
+    def _choose_sampling(self, resolved: ResolvedRequest) -> Sampling:
+        request = resolved.request
+        # Of a software event, and not of a clock, a frequency makes the kernel change the period as it goes.
+        is_counted = self._event.is_software and self._event.raised is not Raised.CLOCK
+        period = 1 if resolved.mode == "trace" else request.period
+        hz = request.hz
+        if hz is None and period is None:
+            hz, period = (None, DEFAULT_PERIOD) if is_counted else (DEFAULT_HZ, None)
+        has_chains = resolved.walk is not None and resolved.walk.walk != "none"
+        return Sampling(
+            hz,
+            period,
+            has_chains=has_chains,
+            has_accesses=self.has_accesses,
+            has_streams=hz is not None and is_counted,
+            records_tasks=True,
+        )
 
     def attach(self, target: BoundTarget) -> None:
         """Open the event wherever the target is, and begin; a launched program's begins at its execve."""
@@ -96,6 +121,7 @@ class SamplingCollector(CollectorBase, ABC):
         self._events = SampledEvents(target, self._opener)
         for handle in target.processes:
             self._follow(handle.pid, handle.pid)
+        self._ids = self._events.read_ids() if self.sampling.has_streams else []
         if not is_held:
             self._events.enable()
 
@@ -111,7 +137,9 @@ class SamplingCollector(CollectorBase, ABC):
         """Let go of the events, name what was sampled, and return it in the order of its time."""
         if self._events is None:
             return Batch.empty()
-        self._running_ns = self._events.read_running_ns()
+        self._events.disable()
+        self._take(self._events.drain(), self.context.clock())
+        self._counted, self._running_ns = self._events.read_totals()
         self._events.close()
         self._events = None
         self._note_others(self._late)
@@ -177,7 +205,8 @@ class SamplingCollector(CollectorBase, ABC):
             stack = make_stacks(samples, self._symboliser, self.context.stacks)
         tasks = list(zip(samples.tid.tolist(), samples.time.tolist(), strict=True))
         names = self.context.names
-        period = samples.period.astype(np.int64)
+        period = self._compute_periods(samples)
+        self._stood_for = int(period.sum())
         is_clock = self._event.raised is Raised.CLOCK
         batch = Batch(
             samples.time.astype(np.int64),
@@ -190,15 +219,22 @@ class SamplingCollector(CollectorBase, ABC):
             attributes={
                 self.value: Column(period if is_clock else np.ones(len(samples), np.int64)),
                 "pid": Column(samples.pid.astype(np.int64)),
+                **({"addr": Column(samples.accessed)} if self.has_accesses else {}),
             },
-            weight=None if is_clock else period,
+            weight=None if is_clock or self.resolved.mode == "trace" else period,
             stack=stack,
         )
-        return batch.select(np.flatnonzero(samples.pid != 0))
+        in_time = np.argsort(samples.time, kind="stable")
+        return batch.select(in_time[samples.pid[in_time] != 0])
+
+    def _compute_periods(self, samples: Samples) -> npt.NDArray[np.int64]:
+        if self.sampling.has_streams:
+            return compute_periods(samples, self._ids)
+        return samples.period.astype(np.int64)
 
     def losses(self) -> Losses:
         """Return what found no room in a ring or in memory, and the periods in which the kernel held samples back."""
-        lost = sum(drain.dropped for drain in self._drains)
+        lost = max(sum(drain.dropped for drain in self._drains), self._count_unheard())
         reasons = []
         if lost:
             reasons.append("records found no room in a ring of the kernel's")
@@ -213,24 +249,48 @@ class SamplingCollector(CollectorBase, ABC):
             drains=tuple(self._drains),
         )
 
+    def _count_unheard(self) -> int:
+        """Count the occurrences that were to be a record each and are none, as far as the event itself counted them.
+
+        The kernel tells of records that found no room only once another does.
+        """
+        if self.sampling.period != 1:
+            return 0
+        return max(self._counted - self._count_delivered() - self._idle - self._overrun, 0)
+
+    def _count_delivered(self) -> int:
+        return sum(int((samples.pid != 0).sum()) for samples in self._taken)
+
     def fields(self) -> Mapping[str, int]:
-        """Return how many samples were delivered, those of the idle task apart, and for how long the tasks ran."""
-        delivered = sum(int((samples.pid != 0).sum()) for samples in self._taken)
-        fields = {"delivered": delivered}
+        """Return how many samples were delivered, those of the idle task apart, and for how long the tasks ran.
+
+        Of what occurs and is no time also how often it did, by the event's own count.
+        """
+        fields = {"delivered": self._count_delivered()}
+        if self._event.raised is not Raised.CLOCK:
+            fields["counted"] = self._counted
         if self._is_of_tasks:
             return {**fields, "ran_ns": self._running_ns}
         return {**fields, "idle": self._idle}
 
     def facts(self) -> tuple[str, ...]:
         """Say the rate that was asked for and the one that came, and what could not be named."""
-        hz, delivered = self.sampling.hz, self.fields()["delivered"]
-        said: list[str] = []
-        if hz is not None and self._is_of_tasks and self._running_ns:
-            seconds = self._running_ns / 1e9
-            said.append(f"{hz} samples a second were asked for, and {delivered / seconds:.1f} came of each that ran")
+        said = [] if self.resolved.mode == "trace" else [*self._say_rate(), *self._say_sum()]
         if self._idle:
             said.append(f"{self._idle} samples of idle cpus are left out")
         return (*said, *self._notes)
+
+    def _say_rate(self) -> Iterator[str]:
+        if self._is_of_tasks and self._running_ns:
+            hz, period = self.sampling.hz, self.sampling.period
+            asked = f"{hz} samples a second were" if period is None else f"a sample of each {period} was"
+            came = self._count_delivered() / (self._running_ns / 1e9)
+            yield f"{asked} asked for, and {came:.1f} a second came of the time that ran"
+
+    def _say_sum(self) -> Iterator[str]:
+        """Say how much the samples of what occurs stand for: what came after the last of each task is in none."""
+        if self._event.raised is not Raised.CLOCK and self._stood_for != self._counted:
+            yield f"the samples stand for {self._stood_for} occurrences, of {self._counted} that the event counted"
 
     def degradations(self) -> tuple[str, ...]:
         """Say that the kernel's own code was not sampled, where it was not."""
