@@ -7,17 +7,20 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from omn_kernel.bpf import drains
 from omn_kernel.bpf.assembly import Assembly, Record
+from omn_kernel.bpf.attaching import attach
 from omn_kernel.bpf.drains import SwappedRows
+from omn_kernel.bpf.hooks import RawTracepoint
+from omn_kernel.bpf.loading import LoadedProgram, load
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import compute_sums
 from omn_kernel.bpf.registers import R0, R1
-from omn_kernel.native import calls
 
 from omn_core.api import MachineRefused
 
@@ -27,7 +30,7 @@ KEY = np.dtype([("tgid", np.uint32)])
 ROW = np.dtype([("calls", np.uint64)])
 
 
-def make_program(rows: SwappedRows, processes: list[int]) -> bytes:
+def make_program(rows: SwappedRows, processes: list[int]) -> Assembly:
     """Make a program on sys_enter that adds one to its process's row at each getppid(2) of some."""
     program = Assembly("count_calls")
     key = program.reserve(KEY)
@@ -48,7 +51,15 @@ def make_program(rows: SwappedRows, processes: list[int]) -> bytes:
         program.add_to(Record(R0, rows.rows.value), "calls", R1)
     program.label("done")
     program.leave(0)
-    return program.assemble().instructions
+    return program
+
+
+@contextmanager
+def running(rows: SwappedRows, processes: list[int]) -> Iterator[LoadedProgram]:
+    """Have the program run at each system call of this machine."""
+    hook = RawTracepoint("sys_enter")
+    with load(make_program(rows, processes).assemble(), hook) as program, attach(program, hook):
+        yield program
 
 
 class Counters:
@@ -104,22 +115,19 @@ def test_rows_drained_while_programs_count_are_whole(kind: MapType, counters: Co
         rows = SwappedRows(kind, "rows", KEY, ROW, 16)
     except MachineRefused as refused:
         pytest.skip(refused.reason)
-    content = make_program(rows, counters.processes)
-    program = calls.load_program(calls.constant("BPF_PROG_TYPE_RAW_TRACEPOINT") or 0, content)
-    link = calls.open_raw_tracepoint(program, "sys_enter")
-    counters.go()
-    drained = [rows.take() for _ in range(SWAPS if kind is MapType.HASH else SWAPS // 10)]
-    made = counters.finish()
-    drained.append(rows.take())
-    os.close(link)
-    os.close(program)
+    with running(rows, counters.processes) as program:
+        counters.go()
+        drained = [rows.take() for _ in range(SWAPS if kind is MapType.HASH else SWAPS // 10)]
+        made = counters.finish()
+        drained.append(rows.take())
+        skipped = program.read_account().skipped or 0
     rows.close()
     counted = dict.fromkeys(counters.processes, 0)
     for part in drained:
         values = compute_sums(part.values) if kind.is_per_cpu else part.values
         for process, count in zip(part.keys["tgid"].tolist(), values["calls"].tolist(), strict=True):
             counted[process] += count
-    assert counted == made
+    assert all(made[process] - skipped <= count <= made[process] for process, count in counted.items())
     assert sum(len(part) > 0 for part in drained) > len(drained) // 2
     assert min(made.values()) > 0
 
@@ -189,14 +197,13 @@ def test_calls_of_a_row_that_has_no_room_are_counted() -> None:
                 os.getppid()
             os._exit(0)
         processes.append(process)
-    content = make_program(rows, processes)
-    program = calls.load_program(calls.constant("BPF_PROG_TYPE_RAW_TRACEPOINT") or 0, content)
-    link = calls.open_raw_tracepoint(program, "sys_enter")
-    shared[0] = 1
-    for process in processes:
-        os.waitpid(process, 0)
-    os.close(link)
-    os.close(program)
-    assert rows.take().values["calls"].tolist() == [100, 100]
-    assert rows.lost.read_count() == 300
+    with running(rows, processes) as program:
+        shared[0] = 1
+        for process in processes:
+            os.waitpid(process, 0)
+        skipped = program.read_account().skipped or 0
+    taken, lost = rows.take().values["calls"], rows.lost.read_count()
     rows.close()
+    assert len(taken) == 2
+    assert 300 - skipped <= lost <= 300
+    assert 500 - skipped <= taken.sum() + lost <= 500

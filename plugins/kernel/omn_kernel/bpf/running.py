@@ -1,0 +1,66 @@
+"""The programs of one collector: loaded and attached together, let go of with the kernel's account of them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import attrs
+
+from omn_core.api import InTargetCost, Losses
+from omn_kernel.bpf.assembly import Assembly
+from omn_kernel.bpf.attaching import AnyHook, attach
+from omn_kernel.bpf.loading import Account, LoadedProgram, load
+
+
+class RunningPrograms:
+    """Programs that are loaded, then run, then are gone. Closing is safe at any time, and leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._programs: list[tuple[LoadedProgram, AnyHook]] = []
+        self._links = ExitStack()
+        self._held = ExitStack()
+        self._accounts: list[Account] = []
+        self._runs = False
+
+    def load(self, program: Assembly, hook: AnyHook) -> None:
+        """Load a program for what it will be attached to. Raises as `loading.load` does."""
+        self._programs.append((self._held.enter_context(load(program.assemble(), hook)), hook))
+
+    def attach(self) -> None:
+        """Attach every program, in the order in which they were loaded. Raises as `attaching.attach` does."""
+        for program, hook in self._programs:
+            self._links.enter_context(attach(program, hook))
+        self._runs = True
+
+    def detach(self) -> None:
+        """Detach every program, and read what the kernel counted of each before it is unloaded."""
+        self._links.close()
+        self._accounts += [program.read_account() for program, _ in self._programs]
+        self.close()
+
+    def close(self) -> None:
+        """Let go of every program."""
+        self._runs = False
+        self._links.close()
+        self._programs = []
+        self._held.close()
+
+    @property
+    def cost(self) -> InTargetCost:
+        """What the programs ran, on whatever cpu and in whoever's time; unknown where the kernel did not time them."""
+        times = [account.run_time_ns for account in self._accounts]
+        known = [spent for spent in times if spent is not None]
+        return InTargetCost(sum(known) if known and len(known) == len(times) else None)
+
+    @property
+    def are_attached(self) -> bool:
+        """Whether they are loaded and run."""
+        return self._runs
+
+    def add_skipped(self, losses: Losses) -> Losses:
+        """Add the runs that the kernel passed over, because a program was running on that cpu already."""
+        skipped = sum(account.skipped or 0 for account in self._accounts)
+        if not skipped:
+            return losses
+        reason = "the kernel passed programs over that were running on the cpu already"
+        return attrs.evolve(losses, skipped=losses.skipped + skipped, reasons=(*losses.reasons, reason))
