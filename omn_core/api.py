@@ -66,6 +66,7 @@ from omn_core.model.target import (
 
 if TYPE_CHECKING:
     from omn_core.cache import (
+        find_cache_folder,
         read_cached,
         write_cached,
     )
@@ -126,6 +127,10 @@ if TYPE_CHECKING:
         Moment,
         RunEvent,
     )
+    from omn_core.run.search import (
+        explain_refusal,
+        get_program,
+    )
 
 _DEFERRED = {
     "ABSENT": "omn_core.model.batch",
@@ -156,6 +161,9 @@ _DEFERRED = {
     "Window": "omn_core.model.result",
     "escape_bytes": "omn_core.names",
     "escape_tree": "omn_core.names",
+    "explain_refusal": "omn_core.run.search",
+    "find_cache_folder": "omn_core.cache",
+    "get_program": "omn_core.run.search",
     "iter_reservations": "omn_core.format.reservations",
     "iter_rows": "omn_core.format.events",
     "iter_stack_series": "omn_core.format.stacks",
@@ -235,6 +243,9 @@ __all__ = [
     "Window",
     "escape_bytes",
     "escape_tree",
+    "explain_refusal",
+    "find_cache_folder",
+    "get_program",
     "hookimpl",
     "iter_reservations",
     "iter_rows",

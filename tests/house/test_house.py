@@ -124,7 +124,8 @@ WRITERS = {
     "omn_core/run/launcher.py",  # the program's own output, in the files a person named
     "omn_core/store.py",  # the run's folder, which a person named
     "plugins/agent/omn_agent/hook/slow.py",  # an event, in the spool of the recorder that the hook was given
-    "plugins/agent/omn_agent/files.py",  # a recording, in the file a person named
+    "plugins/agent/omn_agent/files.py",  # a recording, in the file a person named; what a harness is pointed at
+    "plugins/agent/omn_agent/recorder/journal.py",  # the journal, in the user's cache
 }
 """The modules that write files."""
 

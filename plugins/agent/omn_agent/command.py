@@ -1,25 +1,29 @@
-"""`omn agent`: coding agents' sessions imported as recordings, and recordings read back."""
+"""`omn agent`: coding agents recorded, their sessions imported, and recordings read back."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from omn_agent.harness import Harness
 from omn_core.api import RequestError
 
+_NAMES = [harness.value for harness in Harness]
+
 
 @click.group(
     "agent",
     epilog="""\b
 Examples:
+  omn agent record -- claude
   omn agent import claude ~/.claude/projects/-work -o work.pftrace
   omn agent show work.pftrace
 """,
 )
 def agent() -> None:
-    """Import coding agents' sessions as Perfetto recordings, and read recordings."""
+    """Record coding agents, import their sessions as Perfetto recordings, and read recordings."""
 
 
 @agent.command(
@@ -31,7 +35,7 @@ Examples:
   omn agent import codex ~/.codex/sessions/2026/03 -o march.pftrace
 """,
 )
-@click.argument("harness", type=click.Choice([harness.value for harness in Harness]))
+@click.argument("harness", type=click.Choice(_NAMES))
 @click.argument("place", type=click.Path(path_type=Path), metavar="FILE|DIR")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write this file, not there yet.")
 def import_command(harness: str, place: Path, output: Path | None) -> int:
@@ -57,7 +61,7 @@ Examples:
   omn agent hook claude /run/user/1000/omn-agent-3f2a on < event.json
 """,
 )
-@click.argument("harness", type=click.Choice([harness.value for harness in Harness]))
+@click.argument("harness", type=click.Choice(_NAMES))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("content", type=click.Choice(["on", "off"]))
 def hook_command(harness: str, folder: Path, content: str) -> int:
@@ -72,6 +76,59 @@ def hook_command(harness: str, folder: Path, content: str) -> int:
 
     client = get_client()
     os.execv(client[0], [*client, harness, str(folder), content])  # noqa: S606  # omn-agent's own client
+
+
+@agent.command(
+    "record",
+    options_metavar="[OPTIONS] -- PROGRAM [ARGUMENT...]",
+    short_help="Launch a coding agent and record it.",
+    epilog="""\b
+Examples:
+  omn agent record -- claude
+  omn agent record --label code-mode -o work.pftrace -- pi "mend the fence"
+""",
+)
+@click.option("--harness", type=click.Choice(_NAMES), help="Which agent it is, where its program's name does not say.")
+@click.option("--label", metavar="TEXT", help="A name of this recording's own.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write this file, not there yet.")
+@click.pass_obj
+def record_command(application: Any, harness: str | None, label: str | None, output: Path | None) -> int:
+    """Launch the program after `--`, follow its session files and hooks until it ends, and write what happened.
+
+    Nothing is written into a configuration of the user's. SIGTERM ends the recording, and leaves the program alone.
+    """
+    from omn_agent.recorder.launch import find_harness
+    from omn_agent.recorder.published import render_published
+    from omn_agent.recorder.record import Wish, record
+
+    command: tuple[str, ...] = application.program or ()
+    if not command:
+        raise RequestError("nothing says what is to be recorded", "a harness stands after `--`, as it spells itself")
+    found = find_harness(command[0]) if harness is None else Harness(harness)
+    click.echo(render_published(record(Wish(found, command, label, output, _say))))
+    return 0
+
+
+@agent.command(
+    "recover",
+    short_help="Write the recording of a recorder that died.",
+    epilog="""\b
+Examples:
+  omn agent recover ~/.cache/omn/agent/claude-1f0c77aa.journal
+""",
+)
+@click.argument("journal", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write this file, not there yet.")
+def recover_command(journal: Path, output: Path | None) -> int:
+    """Write the recording that JOURNAL holds, as the file it was to be unless -o names another.
+
+    What was unfinished stays open in it, and what is torn in the journal is counted.
+    """
+    from omn_agent.recorder.published import render_published
+    from omn_agent.recorder.record import recover
+
+    click.echo(render_published(recover(journal, output, _say)))
+    return 0
 
 
 @agent.command(
@@ -102,3 +159,8 @@ def show_command(files: tuple[Path, ...], format_name: str) -> int:
     report = make_report(reading)
     click.echo(json.dumps(report, indent=2) if format_name == "json" else render_report(report))
     return 0
+
+
+def _say(text: str) -> None:
+    """Tell the person who waits, beside what is asked for."""
+    click.echo(f"omn: {text}", err=True)

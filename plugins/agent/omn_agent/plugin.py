@@ -12,4 +12,8 @@ OMN_CONTRACT = "1.0"
 @hookimpl
 def omn_commands() -> Sequence[CommandRow]:
     """Return the command; what it needs is imported when it is invoked."""
-    return (CommandRow("agent", "omn_agent.command:agent", "Import coding agents' sessions, and read recordings."),)
+    return (
+        CommandRow(
+            "agent", "omn_agent.command:agent", "Record coding agents, import their sessions, and read recordings."
+        ),
+    )

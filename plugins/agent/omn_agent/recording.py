@@ -144,6 +144,8 @@ class Tool:
     intent: str | None = None
     timing: str | None = None
     duration_ns: int | None = None
+    dispatch_ns: int | None = None
+    """From its announcement to its end as they were observed: permission and hooks are in it, and in no execution."""
     preflight_ns: int | None = None
     interrupted_ns: int | None = None
     script: Script | None = None

@@ -173,6 +173,7 @@ def _describe_tool_end(tool: Tool, has_content: bool) -> dict[str, Any]:
         "middleware_is_error": tool.middleware_is_error,
         "updates": tool.updates,
         "duration_ns": tool.duration_ns,
+        "dispatch_ns": tool.dispatch_ns,
         **describe_usage(tool.usage),
     }
     if tool.result_bytes is not None:

@@ -20,10 +20,9 @@ from omn_agent.importing.fields import (
     get_content_text,
     get_items,
     get_object,
-    parse_json,
     parse_time,
 )
-from omn_agent.importing.lines import Account, iter_records
+from omn_agent.importing.lines import DISK, Account, Files
 from omn_agent.importing.session import (
     Session,
     compute_context_with_cache,
@@ -51,8 +50,8 @@ NOISE = frozenset(
 """Kinds of lines that say nothing of what was done."""
 
 _DELEGATING = ("Task", "Agent")
-_LOCAL = re.compile(r"<(local-command-|command-name>|command-message>|bash-)")
-_INTERRUPTED = "[Request interrupted by user"
+LOCAL = re.compile(r"<(local-command-|command-name>|command-message>|bash-)")
+INTERRUPTED = "[Request interrupted by user"
 _SYNTHETIC = "<synthetic>"
 
 
@@ -80,31 +79,31 @@ class _Reading:
     sides: dict[str, str] = attrs.field(factory=dict)
 
 
-def read_sessions(paths: list[Path], account: Account) -> list[Session]:
+def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> list[Session]:
     """Read sessions from their files, each record once over all of them."""
     reading = _Reading(account)
-    files = [_read_file(path, account) for path in paths]
+    files = [_read_file(path, account, source) for path in paths]
     for path, records in sorted(files, key=lambda row: _rank(*row)):
         for record in records:
             _take(reading, record, path)
     _settle_calls(reading)
     for path in paths:
-        _read_meta(reading, path)
+        _read_meta(reading, path, source)
     _link_children(reading)
     return list(reading.sessions.values())
 
 
-def _read_file(path: Path, account: Account) -> tuple[Path, list[dict[str, Any]]]:
+def _read_file(path: Path, account: Account, source: Files) -> tuple[Path, list[dict[str, Any]]]:
     """Read a file's lines, without what nobody looks at: results and answers are most of a session."""
     records = []
-    for record in iter_records(path, account):
+    for record in source.iter_records(path, account):
         if record.get("type") not in NOISE:
-            _strip(record)
+            strip_record(record)
             records.append(record)
     return path, records
 
 
-def _strip(record: dict[str, Any]) -> None:
+def strip_record(record: dict[str, Any]) -> None:
     """Take from a line the text of answers and the results of tools, which are never recorded."""
     child = find_text(record.get("toolUseResult"), "agentId")
     record["toolUseResult"] = {"agentId": child} if child is not None else None
@@ -236,9 +235,9 @@ def _take_user(reading: _Reading, session: Session, record: dict[str, Any], ts_n
     text = content if isinstance(content, str) else text
     if text is None or record.get("isMeta") is True:
         return
-    if text.startswith(_INTERRUPTED):
+    if text.startswith(INTERRUPTED):
         session.interruptions.append(ts_ns)
-    elif not _LOCAL.match(text):
+    elif not LOCAL.match(text):
         session.add_prompt(ts_ns, text, "parent" if session.parent_session is not None else "user")
 
 
@@ -270,13 +269,12 @@ def _settle_calls(reading: _Reading) -> None:
             call.session.context.append((call.ts_ns, context))
 
 
-def _read_meta(reading: _Reading, path: Path) -> None:
+def _read_meta(reading: _Reading, path: Path, source: Files) -> None:
     """Take in what stands beside a child's file: its kind, and the call that launched it."""
-    meta = path.with_suffix(".meta.json")
     child = reading.sessions.get(path.stem)
-    if child is None or not meta.is_file():
+    if child is None:
         return
-    found = get_object(parse_json(meta.read_text(errors="replace")))
+    found = source.read_object(path.with_suffix(".meta.json"))
     kind = find_text(found, "agentType")
     if kind is not None:
         child.fields["role"] = kind

@@ -22,7 +22,7 @@ from omn_agent.importing.fields import (
     parse_json,
     parse_time,
 )
-from omn_agent.importing.lines import Account, iter_records
+from omn_agent.importing.lines import DISK, Account, Files
 from omn_agent.importing.session import Session
 from omn_agent.recording import TRANSCRIPT_OBSERVED, Compaction
 from omn_core.api import RequestError
@@ -40,7 +40,7 @@ _ENVELOPES = frozenset(
     }
 )
 _BARE = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
-_INSTRUCTIONS = ("<", "# AGENTS.md")
+INSTRUCTIONS = ("<", "# AGENTS.md")
 """How a user's message begins that nobody typed: instructions and the environment, put before the first turn."""
 
 
@@ -61,11 +61,11 @@ class Rollout:
         return self.parent or self.forked_from
 
 
-def read_sessions(paths: list[Path], account: Account) -> list[Session]:
+def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> list[Session]:
     """Read sessions from their rollouts; what a fork or a child replays of its parent is left out."""
     by_id: dict[str, Rollout] = {}
     for path in _choose(paths):
-        rollout = _read_rollout(path, account)
+        rollout = _read_rollout(path, account, source)
         other = by_id.setdefault(rollout.session_id, rollout)
         if other is not rollout:  # archived and not yet taken away, or copied: the longer one holds the other
             account.duplicates += min(len(other.records), len(rollout.records))
@@ -79,9 +79,9 @@ def _choose(paths: Sequence[Path]) -> list[Path]:
     return [path for path in paths if path.suffix != ".zst" or path.with_suffix("") not in plain]
 
 
-def _read_rollout(path: Path, account: Account) -> Rollout:
+def _read_rollout(path: Path, account: Account, source: Files) -> Rollout:
     rollout = Rollout(path)
-    for index, record in enumerate(iter_records(path, account)):
+    for index, record in enumerate(source.iter_records(path, account)):
         kind = record.get("type")
         payload = get_object(record, "payload")
         ts_ns = parse_time(record.get("timestamp"))
@@ -94,10 +94,10 @@ def _read_rollout(path: Path, account: Account) -> Rollout:
         if kind in _ENVELOPES and payload:
             if kind == "session_meta" and not rollout.meta:  # a second one is its parent's, replayed
                 rollout.meta = payload
-            _strip(payload)
+            strip_payload(payload)
             rollout.records.append((ts_ns, str(kind), payload, ordinal))
         elif kind in _BARE:
-            _strip(record)
+            strip_payload(record)
             rollout.records.append((ts_ns, "response_item", record, None))
         elif index == 0 and find_text(record, "id") and not kind:
             rollout.meta = record
@@ -108,7 +108,7 @@ def _read_rollout(path: Path, account: Account) -> Rollout:
     return rollout
 
 
-def _strip(payload: dict[str, Any]) -> None:
+def strip_payload(payload: dict[str, Any]) -> None:
     """Take from a record what nobody looks at: answers, thoughts, summaries, and of results all but how they ended."""
     for name in ("encrypted_content", "summary", "replacement_history", "last_agent_message"):
         payload.pop(name, None)
@@ -218,7 +218,7 @@ def _add_prompts(session: Session, records: Sequence[Record]) -> None:
                 places["item"].append((ts_ns, get_content_text(item.get("content")) or find_text(item, "text")))
         elif kind == "response_item" and payload.get("type") == "message" and payload.get("role") == "user":
             text = get_content_text(payload.get("content"))
-            if text is not None and not text.lstrip().startswith(_INSTRUCTIONS):
+            if text is not None and not text.lstrip().startswith(INSTRUCTIONS):
                 places["message"].append((ts_ns, text))
     found = places["event"] or places["item"] or places["message"]
     for ts_ns, text in found:

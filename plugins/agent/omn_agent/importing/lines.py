@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import attrs
 
@@ -32,6 +32,35 @@ class Account:
         self.unknown += 1
         name = str(kind)[:60]
         self.unknown_kinds[name] = self.unknown_kinds.get(name, 0) + 1
+
+
+class Files(Protocol):
+    """Where session files are read from: themselves, or a journal that holds what they held."""
+
+    def iter_records(self, path: Path, account: Account) -> Iterator[dict[str, Any]]:
+        """Yield each line's object."""
+
+    def read_object(self, path: Path) -> dict[str, Any]:
+        """Return what a file holds that is one object, empty where there is none."""
+
+
+class Disk:
+    """Session files as they stand on the disk."""
+
+    def iter_records(self, path: Path, account: Account) -> Iterator[dict[str, Any]]:
+        """Yield each line's object. Raises RequestError where the file cannot be read."""
+        return iter_records(path, account)
+
+    def read_object(self, path: Path) -> dict[str, Any]:
+        """Return what a file holds that is one object, empty where there is none."""
+        try:
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+DISK = Disk()
 
 
 def iter_records(path: Path, account: Account) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from omn_agent.importing.fields import (
     get_object,
     parse_json,
 )
-from omn_agent.importing.lines import Account, iter_records
+from omn_agent.importing.lines import DISK, Account, Files
 from omn_agent.importing.session import Session, make_usage
 from omn_agent.recording import Usage
 from omn_core.api import RequestError
@@ -39,21 +39,21 @@ class _Reading:
     seen: set[str] = attrs.field(factory=set)
 
 
-def read_sessions(paths: list[Path], account: Account) -> list[Session]:
+def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> list[Session]:
     """Read sessions from their files, a child's before what its parent's file mirrors of it."""
     reading = _Reading(account)
     for path in sorted(paths, key=lambda path: ("subagent" not in path.parts, str(path))):
         owner = _find_owner(path)
-        for record in _iter_events(path, account):
+        for record in _iter_events(path, account, source):
             _take(reading, record, path, owner)
     for session in reading.sessions.values():
         session.fields["unverified"] = True
     return list(reading.sessions.values())
 
 
-def _iter_events(path: Path, account: Account) -> Iterator[dict[str, Any]]:
+def _iter_events(path: Path, account: Account, source: Files) -> Iterator[dict[str, Any]]:
     """Yield each event, also those that a retained frame wraps. Raises RequestError for another kind of document."""
-    for record in iter_records(path, account):
+    for record in source.iter_records(path, account):
         if record.get("schema_version") not in _SCHEMAS:
             raise RequestError(
                 f"{str(path)!r} is no session of Muse that is known: its schema is {record.get('schema_version')!r}",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from omn_export.perfetto.annotations import compute_units
 
 from omn_agent.importing.fields import (
     find_count,
@@ -20,12 +21,12 @@ from omn_agent.importing.fields import (
     get_object,
     parse_time,
 )
-from omn_agent.importing.lines import Account, iter_records
+from omn_agent.importing.lines import DISK, Account, Files
 from omn_agent.importing.session import Session, make_usage
 from omn_agent.recording import TRANSCRIPT_OBSERVED, Compaction, Tool, Usage, Workflow
 from omn_core.api import RequestError
 
-_QUIET = frozenset({"custom", "custom_message", "hookMessage", "label", "session_info", "context_edit"})
+QUIET = frozenset({"custom", "custom_message", "hookMessage", "label", "session_info", "context_edit"})
 """Entries that say nothing of what was done."""
 _EXECUTABLE = re.compile(r"[\w./+-]{1,100}")
 _VERSIONS = (1, 2, 3)
@@ -47,11 +48,11 @@ class _File:
         return {(str(entry["id"]), str(entry.get("timestamp"))) for entry in self.entries if entry.get("id")}
 
 
-def read_sessions(paths: list[Path], account: Account) -> list[Session]:
+def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> list[Session]:
     """Read sessions from their files; what a fork copied counts in the session it was copied from."""
     by_id: dict[str, _File] = {}
     for path in paths:
-        file = _read_file(path, account)
+        file = _read_file(path, account, source)
         other = by_id.setdefault(file.session_id, file)
         if other is not file:  # a copy of the file: the longer one holds the other
             account.duplicates += min(len(other.entries), len(file.entries))
@@ -60,8 +61,8 @@ def read_sessions(paths: list[Path], account: Account) -> list[Session]:
     return [_make_session(file, files, account) for file in files]
 
 
-def _read_file(path: Path, account: Account) -> _File:
-    records = list(iter_records(path, account))
+def _read_file(path: Path, account: Account, source: Files) -> _File:
+    records = list(source.iter_records(path, account))
     header = records[0] if records else {}
     version = header.get("version", 1)
     if header.get("type") != "session" or version not in _VERSIONS:
@@ -148,7 +149,7 @@ def _take(session: Session, entry: dict[str, Any], ts_ns: int, is_active: bool, 
         found = get_object(entry, "usage") or (entry if kind == "usage" else {})
         if found:
             session.other_usages.append((ts_ns, _parse_usage(found)))
-    elif kind not in _QUIET:
+    elif kind not in QUIET:
         account.note_unknown(kind)
 
 
@@ -215,11 +216,19 @@ def _add_nested(session: Session, row: dict[str, Any], call_id: str, parent: str
 def _take_bash(session: Session, message: dict[str, Any], ts_ns: int) -> None:
     """Add a command that the person ran: what was executed and how long it was, never what it said."""
     command = find_text(message, "command") or ""
-    executable = command.split(maxsplit=1)[0] if command.split() else ""
-    fields: dict[str, Any] = {"length": len(command.encode("utf-16-le", "surrogatepass")) // 2}
-    if _EXECUTABLE.fullmatch(executable):
+    executable, _ = split_command(command)
+    fields: dict[str, Any] = {"length": compute_units(command)}
+    if executable:
         fields["executable"] = executable.rsplit("/", 1)[-1]
     session.workflows.append(Workflow("user_bash", ts_ns, ts_ns, is_instant=True, fields=fields))
+
+
+def split_command(command: str) -> tuple[str, str]:
+    """Return a command's executable, where it is a plain word, and everything else of it."""
+    first = command.split(maxsplit=1)[0] if command.split() else ""
+    if command.startswith(first) and _EXECUTABLE.fullmatch(first):
+        return first, command.removeprefix(first)
+    return "", command
 
 
 def _parse_usage(usage: dict[str, Any]) -> Usage:

@@ -9,7 +9,8 @@ from omn_export.perfetto.tracks import Clock, ClockSnapshot
 
 from omn_agent.harness import Harness
 from omn_agent.importing.lines import Account, iter_records
-from omn_agent.recording import Recording
+from omn_agent.importing.session import Session
+from omn_agent.recording import Capture, Recording
 from omn_core.api import RequestError
 
 UNCERTAINTY_NS = 1_000_000
@@ -45,6 +46,11 @@ def _is_child(path: Path, session: str) -> bool:
     return first.get("sessionId") == session
 
 
+def _make_capture(harness: Harness, session: Session, has_content: bool) -> Capture | None:
+    session.fields = {"imported": True, **session.fields}
+    return session.make_capture(f"{harness.value}-import-{session.session_id}", "end-of-file", has_content)
+
+
 def read_recording(harness: Harness, place: Path, has_content: bool) -> tuple[Recording, Account]:
     """Read session files into a recording. Nobody recorded a process or a boot: all there is is the wall clock.
 
@@ -53,7 +59,8 @@ def read_recording(harness: Harness, place: Path, has_content: bool) -> tuple[Re
     account = Account()
     reader = importlib.import_module(f"omn_agent.importing.{harness.value}")
     sessions = reader.read_sessions(find_files(harness, place), account)
-    captures = [capture for row in sessions if (capture := row.make_capture(harness.value, has_content)) is not None]
+    found = (_make_capture(harness, session, has_content) for session in sessions)
+    captures = [capture for capture in found if capture is not None]
     if not captures:
         raise RequestError(f"nothing in {str(place)!r} says when it happened", "is it a session of another harness?")
     captures.sort(key=lambda capture: capture.start_ns)

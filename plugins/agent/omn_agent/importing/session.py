@@ -91,7 +91,7 @@ class Session:
         if changed != last or not self.configurations:
             self.configurations.append((ts_ns, changed))
 
-    def make_capture(self, harness: str, has_content: bool) -> Capture | None:
+    def make_capture(self, capture_id: str, stop_reason: str, has_content: bool) -> Capture | None:
         """Return the session as a capture over what its stamps span, None where it has no stamp."""
         if self.first_ns is None or self.last_ns is None:
             return None
@@ -99,16 +99,16 @@ class Session:
         (_, configuration), *changes = self._merge_configurations() or [(0, Configuration())]
         return Capture(
             session_id=self.session_id,
-            capture_id=f"{harness}-import-{self.session_id}",
+            capture_id=capture_id,
             start_ns=self.first_ns,
             end_ns=self.last_ns,
-            stop_reason="end-of-file",
+            stop_reason=stop_reason,
             configuration=configuration,
             changes=changes,
             has_content=has_content,
             is_fresh=self.is_fresh,
             parent_session=self.parent_session,
-            fields={"imported": True, **self.fields},
+            fields=self.fields,
             prompts=self.prompts,
             responses=self.responses,
             tools=list(self.tools.values()),

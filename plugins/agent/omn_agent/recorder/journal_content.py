@@ -1,0 +1,110 @@
+"""What a journal holds, read back: by the recorder that wrote it, or by whoever recovers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from omn_agent.harness import Harness
+from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.importing.lines import Account
+from omn_agent.recorder.clock import Reading
+from omn_agent.recorder.event import HarnessEvent
+from omn_agent.recorder.journal import parse_line
+from omn_core.api import RequestError
+
+
+@attrs.define
+class JournalContent:
+    """A journal's lines by what they are. `corrupt` counts those that were torn or changed. Times are monotonic."""
+
+    begin: dict[str, Any]
+    harness: Harness
+    readings: list[Reading] = attrs.field(factory=list)
+    events: list[HarnessEvent] = attrs.field(factory=list)
+    records: dict[Path, list[dict[str, Any]]] = attrs.field(factory=dict)
+    owned: dict[Path, str] = attrs.field(factory=dict)
+    starts: dict[int, int] = attrs.field(factory=dict)
+    samples: list[tuple[int, int, int]] = attrs.field(factory=list)
+    losses: list[tuple[int, dict[str, int]]] = attrs.field(factory=list)
+    degradations: list[str] = attrs.field(factory=list)
+    end: dict[str, Any] | None = None
+    last_ns: int = 0
+    corrupt: int = 0
+
+    def iter_records(self, path: Path, account: Account) -> Iterator[dict[str, Any]]:
+        """Yield what was journaled of a session file, as importers read files."""
+        for record in self.records.get(path, ()):
+            account.lines += 1
+            yield record
+
+    def read_object(self, path: Path) -> dict[str, Any]:
+        """Return what a file held that is one object; empty where there is none."""
+        return next(iter(self.records.get(path, ())), {})
+
+
+def read_journal(path: Path) -> JournalContent:
+    """Read a journal; lines that are torn or changed are counted.
+
+    Raises RequestError where the file cannot be read, or does not begin as a journal does.
+    """
+    try:
+        with path.open("rb") as file:
+            first = parse_line(file.readline())
+            begin = first if first is not None and first.get("k") == "begin" else None
+            harness = find_text(begin, "harness")
+            if begin is None or harness not in {known.value for known in Harness}:
+                raise RequestError(
+                    f"{str(path)!r} is no journal of a recording", "`omn agent record` says where its journal is"
+                )
+            content = JournalContent(begin, Harness(harness))
+            _take_clock(content, begin)
+            paths: dict[int, Path] = {}
+            for line in file:
+                record = parse_line(line)
+                if record is None:
+                    content.corrupt += 1
+                else:
+                    _take(content, record, paths)
+    except OSError as error:
+        raise RequestError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    return content
+
+
+def _take(content: JournalContent, record: dict[str, Any], paths: dict[int, Path]) -> None:
+    kind = record["k"]
+    stamp_ns = find_count(record, "s")
+    content.last_ns = max(content.last_ns, stamp_ns or 0)
+    if kind == "clock":
+        _take_clock(content, record)
+    elif kind == "event":
+        content.events.append(
+            HarnessEvent(
+                content.harness, stamp_ns or 0, find_text(record, "i"), str(record.get("n")), get_object(record, "p")
+            )
+        )
+    elif kind == "file":
+        paths[record["f"]] = Path(record["path"])
+    elif kind == "line" and record.get("f") in paths:
+        content.records.setdefault(paths[record["f"]], []).append(get_object(record, "r"))
+    elif kind == "owned":
+        content.owned.setdefault(Path(record["path"]), record["how"])
+    elif kind == "process":
+        content.starts[record["pid"]] = record["start_ns"]
+    elif kind == "sample":
+        content.samples.append((stamp_ns or 0, record["resident_bytes"], record["cpu_us"]))
+    elif kind == "losses":
+        content.losses.append((stamp_ns or 0, get_object(record, "counts")))
+    elif kind == "degraded":
+        content.degradations.append(str(record.get("text")))
+    elif kind == "end":
+        content.end = record
+
+
+def _take_clock(content: JournalContent, record: dict[str, Any]) -> None:
+    reading = Reading(*record["clocks"])
+    content.readings.append(reading)
+    content.last_ns = max(content.last_ns, reading.monotonic_ns)

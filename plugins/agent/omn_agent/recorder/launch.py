@@ -1,0 +1,81 @@
+"""The harness as a process: started in omn's own terminal and group, told of when it ends, never told what to do."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from omn_agent.harness import Harness
+from omn_agent.recorder.clock import Timeline
+from omn_core.api import RequestError, explain_refusal, get_program
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# Python ignores these two at its start, whatever they were.
+_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+@attrs.define
+class Launched:
+    """A harness that runs. `pidfd` is readable when it has ended."""
+
+    pid: int
+    pidfd: int
+
+    def reap(self) -> int | None:
+        """Return its exit code, or minus the signal that ended it; None where it still runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+
+def find_harness(program: str) -> Harness:
+    """Return the harness that a program's name is one's. Raises RequestError for another name."""
+    name = os.path.basename(program)
+    for harness in Harness:
+        if name == harness.value:
+            return harness
+    raise RequestError(f"{program!r} is none of the harnesses' names", "say which it is with --harness")
+
+
+def launch(argv: Sequence[str], environment: Mapping[str, str]) -> Launched:
+    """Start a program. Raises MachineRefused where there is none, or the kernel does not execute it."""
+    path = get_program(argv[0])
+    try:
+        pid = os.posix_spawn(path, list(argv), dict(environment), setsigdef=_RESTORED)
+    except OSError as error:
+        raise explain_refusal(path, error.errno or 0) from error
+    return Launched(pid, os.pidfd_open(pid))
+
+
+def read_start(pid: int, timeline: Timeline) -> int | None:
+    """Return when a process started, on CLOCK_MONOTONIC, to a clock tick; None where it is no more.
+
+    /proc/<pid>/stat, field 22: ticks since the boot, suspension included.
+    """
+    fields = _read_stat(pid)
+    if fields is None:
+        return None
+    return timeline.compute_from_boottime(int(fields[19]) * 1_000_000_000 // _TICKS_PER_SECOND)
+
+
+def read_usage(pid: int) -> tuple[int, int] | None:
+    """Return a process's resident bytes and its CPU time in microseconds, None where it is no more.
+
+    /proc/<pid>/stat, fields 24 (pages), 14 and 15 (clock ticks).
+    """
+    fields = _read_stat(pid)
+    if fields is None:
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), ticks * 1_000_000 // _TICKS_PER_SECOND
+
+
+def _read_stat(pid: int) -> list[str] | None:
+    """Return the fields from the third on: the second may hold anything, and ends at the last parenthesis."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return None

@@ -1,0 +1,175 @@
+"""A harness launched, recorded and published: what `omn agent record` and `omn agent recover` do."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from omn_agent.content import is_content_kept
+from omn_agent.encoding.write import write_recording
+from omn_agent.files import refuse_existing, write_new
+from omn_agent.harness import Harness
+from omn_agent.recorder.clock import find_boot, read_clocks
+from omn_agent.recorder.compose import Composed, compose
+from omn_agent.recorder.event import EventSource, Launch
+from omn_agent.recorder.folder import drop_folder, get_journal_folder, make_folder
+from omn_agent.recorder.follow import Follower
+from omn_agent.recorder.hook_source import HookSource, count_drops, parse_message, read_spool
+from omn_agent.recorder.journal import Journal, create_journal
+from omn_agent.recorder.journal_content import JournalContent, read_journal
+from omn_agent.recorder.launch import launch
+from omn_agent.recorder.loop import STOPPED, Recorder
+from omn_agent.recorder.places import Places
+from omn_agent.recorder.signals import Wakeup
+from omn_core.api import OmnError, RequestError, RunFailed
+
+VERSION = 1
+
+
+@attrs.frozen
+class Wish:
+    """What is to be recorded: a harness's command line, and how the recording is called. `say` tells a person."""
+
+    harness: Harness
+    argv: tuple[str, ...]
+    label: str | None
+    output: Path | None
+    say: Callable[[str], None]
+
+
+@attrs.frozen
+class Published:
+    """A recording that was written."""
+
+    path: Path
+    composed: Composed
+
+
+def record(wish: Wish) -> Published:
+    """Launch a harness, record it until it ends or the recording is stopped, and publish.
+
+    The journal goes when the recording is published, and stays where that fails. Raises what refuses the launch, and
+    RunFailed where nothing can be written.
+    """
+    name = f"{wish.harness.value}-{secrets.token_hex(4)}"
+    path = wish.output or Path(f"{name}.pftrace")
+    refuse_existing(path)
+    environment = dict(os.environ)
+    journal = create_journal(get_journal_folder() / f"{name}.journal")
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(make_folder(environment))
+        sources: list[EventSource] = [HookSource(wish.harness)]
+        for source in sources:
+            stack.callback(source.close)
+        wakeup = stack.enter_context(Wakeup())
+        _begin(journal, wish, name, folder, path)
+        try:
+            recorder = _launch(wish, journal, folder, environment, sources, wakeup)
+        except OmnError:
+            journal.close()
+            journal.path.unlink()
+            raise
+        if recorder.run() == STOPPED:
+            wish.say(f"{wish.argv[0]!r}, process {recorder.launched.pid}, goes on and is recorded no more")
+        return publish(journal.path, path, wish.say)
+
+
+def publish(journal: Path, path: Path, say: Callable[[str], None]) -> Published:
+    """Put a journal together, write it as a recording, and take the journal away. Says where it is if that fails."""
+    try:
+        composed = compose(_read(journal))
+        if not composed.recording.captures:
+            raise RunFailed("no session of the harness was seen: neither a hook told of one nor did a file grow")
+        write_new(path, lambda stream: write_recording(stream, composed.recording))
+    except OmnError:
+        say(f"what was recorded is in {str(journal)!r}: `omn agent recover` makes a recording of it")
+        raise
+    journal.unlink()
+    return Published(path, composed)
+
+
+def recover(journal: Path, output: Path | None, say: Callable[[str], None]) -> Published:
+    """Publish the journal of a recorder that died, as the file that it was to be unless another is named.
+
+    Raises RequestError where its recorder is still at work.
+    """
+    begin = read_journal(journal).begin
+    with journal.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RequestError(f"the recorder of {str(journal)!r} is at work", "end it, or its harness") from error
+        published = publish(journal, output or Path(str(begin.get("output"))), say)
+    drop_folder(Path(str(begin.get("folder"))))
+    return published
+
+
+def _read(journal: Path) -> JournalContent:
+    """Read a journal, and what hooks left for a recorder that was gone."""
+    content = read_journal(journal)
+    folder = Path(str(content.begin.get("folder")))
+    for message in read_spool(folder, is_taken=False):
+        event = parse_message(content.harness, message)
+        if event is not None:
+            content.events.append(event)
+            content.last_ns = max(content.last_ns, event.stamp_ns)
+    drops = count_drops(folder)
+    if drops:
+        counts = {**(content.losses[-1][1] if content.losses else {}), "hook_drops": drops}
+        content.losses.append((content.last_ns, counts))
+    return content
+
+
+def _begin(journal: Journal, wish: Wish, name: str, folder: Path, path: Path) -> None:
+    journal.add(
+        "begin",
+        version=VERSION,
+        id=name,
+        harness=wish.harness.value,
+        content=is_content_kept(),
+        label=wish.label,
+        boot=find_boot(),
+        working_folder=os.getcwd(),
+        folder=str(folder),
+        output=str(path.absolute()),
+        clocks=attrs.astuple(read_clocks()),
+    )
+    journal.flush()
+
+
+def _launch(
+    wish: Wish,
+    journal: Journal,
+    folder: Path,
+    environment: Mapping[str, str],
+    sources: Sequence[EventSource],
+    wakeup: Wakeup,
+) -> Recorder:
+    """Prepare every source, launch the harness as they ask, and return the recorder of it."""
+    plan = Launch(wish.harness, wish.argv, environment, folder, is_content_kept())
+    for source in sources:
+        asked = source.prepare(plan)
+        argv = (plan.argv[0], *asked.arguments, *plan.argv[1:])
+        plan = attrs.evolve(plan, argv=argv, environment={**plan.environment, **asked.environment})
+        for text in asked.degradations:
+            journal.add("degraded", text=text)
+            wish.say(text)
+    reading = read_clocks()
+    journal.add("clock", clocks=attrs.astuple(reading))
+    launched = launch(plan.argv, plan.environment)
+    return Recorder(
+        Places(wish.harness, plan.environment, os.getcwd()),
+        plan.has_content,
+        journal,
+        sources,
+        launched,
+        wakeup,
+        Follower(reading.realtime_ns),
+        [reading],
+    )
