@@ -66,7 +66,9 @@ from omn_core.model.target import (
 
 if TYPE_CHECKING:
     from omn_core.cache import (
+        fill_cached,
         find_cache_folder,
+        open_cached,
         read_cached,
         write_cached,
     )
@@ -162,11 +164,13 @@ _DEFERRED = {
     "escape_bytes": "omn_core.names",
     "escape_tree": "omn_core.names",
     "explain_refusal": "omn_core.run.search",
+    "fill_cached": "omn_core.cache",
     "find_cache_folder": "omn_core.cache",
     "get_program": "omn_core.run.search",
     "iter_reservations": "omn_core.format.reservations",
     "iter_rows": "omn_core.format.events",
     "iter_stack_series": "omn_core.format.stacks",
+    "open_cached": "omn_core.cache",
     "read_cached": "omn_core.cache",
     "render_asked": "omn_core.format.sentences",
     "render_series": "omn_core.format.stacks",
@@ -244,12 +248,14 @@ __all__ = [
     "escape_bytes",
     "escape_tree",
     "explain_refusal",
+    "fill_cached",
     "find_cache_folder",
     "get_program",
     "hookimpl",
     "iter_reservations",
     "iter_rows",
     "iter_stack_series",
+    "open_cached",
     "read_cached",
     "render_asked",
     "render_series",

@@ -6,7 +6,9 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 KEPT = 8
 """How many files of one kind stay: another checkout, another set of plugins, the version before."""
@@ -34,6 +36,15 @@ def find_cache_folder() -> Path | None:
 
 def read_cached(name: str) -> bytes | None:
     """Return a cached file's bytes, None where there is none that this user alone could have written."""
+    file = open_cached(name)
+    if file is None:
+        return None
+    with file:
+        return file.read()
+
+
+def open_cached(name: str) -> BinaryIO | None:
+    """Open a cached file to be read, None where there is none that this user alone could have written."""
     folder = find_cache_folder()
     if folder is None:
         return None
@@ -45,8 +56,7 @@ def read_cached(name: str) -> bytes | None:
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         return None
-    with open(descriptor, "rb") as file:
-        return file.read()
+    return open(descriptor, "rb")
 
 
 def write_cached(name: str, content: bytes) -> None:
@@ -79,6 +89,48 @@ def _prune(folder: Path, kind: str) -> None:
     for _, path in sorted(aged, reverse=True)[KEPT:]:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+@contextlib.contextmanager
+def fill_cached(name: str, most_bytes: int) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
+    """Lend a new file that is filled a part at a time, and the call that keeps it, whole, as a cached one of a name.
+
+    What is not kept is gone at the end, and so is everything where there is no cache. Of its kind (`KIND-CONTENT`) the
+    oldest are dropped until all together are no larger than `most_bytes`. Raises OSError where nothing can be written.
+    """
+    folder = find_cache_folder()
+    descriptor, path = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+    is_kept = False
+
+    def keep() -> None:
+        nonlocal is_kept
+        if folder is not None:
+            file.flush()
+            os.replace(path, folder / name)
+            is_kept = True
+            _shrink(folder, name, most_bytes)
+
+    with open(descriptor, "w+b") as file:
+        try:
+            yield file, keep
+        finally:
+            if not is_kept:
+                Path(path).unlink(missing_ok=True)
+
+
+def _shrink(folder: Path, name: str, most_bytes: int) -> None:
+    """Drop the oldest files of a kind, the one of this name last."""
+    aged = []
+    for path in folder.glob(f"{name.partition('-')[0]}-*"):
+        with contextlib.suppress(OSError):  # another omn shrinks the same folder
+            found = path.stat()
+            aged.append((path.name != name, -found.st_mtime_ns, found.st_size, path))
+    total = 0
+    for _, _, size, path in sorted(aged):
+        total += size
+        if total > most_bytes and path.name != name:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _nearest_existing(path: Path) -> Path:

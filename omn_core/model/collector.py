@@ -132,6 +132,9 @@ class Collector(Protocol):
     def in_target_cost(self) -> InTargetCost:
         """What the mechanism spent inside the target in the window."""
 
+    def one_time_cpu_ns(self) -> int:
+        """What omn spent after the window's close once, whatever the window (fetching symbols): cpu nanoseconds."""
+
     def failure(self) -> str | None:
         """Why the run must fail although its results stand, else None."""
 
@@ -176,6 +179,10 @@ class CollectorBase:
     def in_target_cost(self) -> InTargetCost:
         """Return zero: reading a file spends nothing inside the target."""
         return InTargetCost(0)
+
+    def one_time_cpu_ns(self) -> int:
+        """Return zero: nothing is done once whatever the window."""
+        return 0
 
     def failure(self) -> str | None:
         """Return None: nothing here can break the program."""

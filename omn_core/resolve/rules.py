@@ -22,6 +22,16 @@ def _check_stacks(request: ResolvedRequest) -> None:
             f"{request.entry.id} is served by {request.backend.id}, whose events carry no stacks to walk or to name",
             "leave --stack and --symbols out",
         )
+    if request.request.symbols not in (None, *request.collector.symbols):
+        raise NotCollected(
+            f"{request.entry.id} through {request.backend.id} takes names from "
+            f"{' or '.join(request.collector.symbols)}, and never from {request.request.symbols}"
+        )
+    if request.request.symbols == "debuginfod" and request.walk is not None and request.walk.walk == "none":
+        raise NotCollected(
+            f"nothing of {request.entry.id} that was asked has stacks to name, and debuginfod would not be asked",
+            "ask an emit or a key that shows stacks, or leave --symbols out",
+        )
 
 
 def _check_processes(request: ResolvedRequest) -> None:

@@ -235,14 +235,18 @@ class CostAccount:
         """Return what a reader must know of these figures."""
         return (COARSE,) if any(target.is_coarse for target in self.targets) else ()
 
-    def compute(self, in_target: Iterable[tuple[str, InTargetCost]]) -> Cost:
-        """Return the run's cost, with what each source's mechanism spent inside the target."""
+    def compute(self, in_target: Iterable[tuple[str, InTargetCost]], one_time_ns: int = 0) -> Cost:
+        """Return the run's cost, with what each source's mechanism spent inside the target.
+
+        `one_time_ns` is what collectors spent after the close once, whatever the window: it is told apart.
+        """
         in_target = list(in_target)
         unknown = tuple(dict.fromkeys(source for source, spent in in_target if spent.cpu_ns is None))
         return Cost(
             window_ns=self._closed_ns - self._opened_ns,
             before_ns=self._opened_ns - self.started_ns,
-            after_ns=self.clock() - self._closed_ns,
+            after_ns=self.clock() - self._closed_ns - one_time_ns,
+            one_time_ns=one_time_ns,
             in_target_ns=None if unknown else sum(spent.cpu_ns or 0 for _, spent in in_target),
             in_target_left_out=sum(spent.left_out for _, spent in in_target),
             in_target_unknown=unknown,

@@ -230,7 +230,7 @@ class _Run:
         if self.options.sysroot != "/":
             self.notes.append(f"{self.options.sysroot!r} stood in for / in this run")
         program_cpu = next((account for account in cost.targets if isinstance(account, ProgramCpu)), None)
-        spent = cost.compute(in_target)
+        spent = cost.compute(in_target, sum(one.ask("one_time_cpu_ns", 0) for one in self.measurements))
         resolved = self.resolved.leave_out(self.refused)
         ended = self.program
         return Document(

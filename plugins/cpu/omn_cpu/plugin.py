@@ -75,4 +75,5 @@ def _sample(source: str, backend: str, name: str, *, needs_process: bool = False
         needs_process=needs_process,
         weighs_samples=True,
         reads_stacks=True,
+        symbols=("none", "local", "debuginfod"),
     )

@@ -16,7 +16,7 @@ from omn_kernel.probes.events import probe_perf
 from omn_kernel.procfs.task import TICK_NS
 from shapes import make_resolved
 
-from omn_core.api import Batch, BoundTarget, MachineRefused, Need, NotCollected, ProbeContext, RequestError, State
+from omn_core.api import Batch, BoundTarget, MachineRefused, Need, ProbeContext, RequestError, State
 from omn_core.model.batch import Names
 from omn_core.model.collector import RunContext
 from omn_core.model.request import Request
@@ -215,10 +215,11 @@ def test_nothing_stays_open(workload: Start) -> None:
     assert Path("/proc/self/maps").read_text().count("perf_event") == maps
 
 
-def test_what_nobody_wrote_or_the_kernel_does_not_allow_is_refused() -> None:
-    """Whose gap each is: a source of symbols the build's, a rate the machine's."""
+def test_what_nobody_configured_or_the_kernel_does_not_allow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose gap each is: servers that nobody configured and a rate are the machine's, a period the request's."""
+    monkeypatch.delenv("DEBUGINFOD_URLS", raising=False)
     target = bind_processes(os.getpid())
-    with pytest.raises(NotCollected, match="'debuginfod'"):
+    with pytest.raises(MachineRefused, match="DEBUGINFOD_URLS is not set"):
         Sampled(Clock(), target, symbols="debuginfod")
     with pytest.raises(RequestError, match="every 10000 ns at most"):
         Sampled(Clock(), target, period=500)

@@ -48,6 +48,7 @@ def omn_collectors() -> Sequence[CollectorRow]:
             several_processes=True,
             weighs_samples=True,
             reads_stacks=True,
+            symbols=("none", "local", "debuginfod"),
         ),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),

@@ -44,4 +44,5 @@ def _sample(source: str, name: str) -> CollectorRow:
         several_processes=True,
         weighs_samples=True,
         reads_stacks=True,
+        symbols=("none", "local", "debuginfod"),
     )

@@ -16,7 +16,6 @@ from omn_core.api import (
     Drain,
     Losses,
     MachineRefused,
-    NotCollected,
     RequestError,
     ResolvedRequest,
     RunContext,
@@ -32,6 +31,7 @@ from omn_kernel.perf.task_names import TaskNames
 from omn_kernel.perf.weights import compute_periods
 from omn_kernel.polled import read_file
 from omn_kernel.procfs.process import find_process_key
+from omn_kernel.symbols.choice import choose_sources
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 
@@ -59,17 +59,16 @@ class SamplingCollector(CollectorBase, ABC):
     has_accesses = False
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
-        """Refuse symbols from where nobody looks, and begin with nothing taken."""
+        """Refuse servers of symbols that nobody configured, and begin with nothing taken."""
         super().prepare(resolved, context)
         request = resolved.request
-        if request.symbols is not None:
-            raise NotCollected(f"nothing installed here asks {request.symbols!r} for symbols")
+        self._sources = choose_sources(request.symbols)
         self._event = get_event(self.event)
         self.sampling = self._choose_sampling(resolved)
         if self._event.raised is Raised.CLOCK and request.period is not None and request.period < _LEAST_CLOCK_NS:
             raise RequestError(f"a clock is sampled every {_LEAST_CLOCK_NS} ns at most, not every {request.period}")
         self._spaces = AddressSpaces()
-        self._symboliser = Symboliser(self._spaces, context.sysroot)
+        self._symboliser = Symboliser(self._spaces, context.sysroot, self._sources)
         self._names = TaskNames(context.sysroot)
         self._proc_keys: dict[int, str | None] = {}
         self._taken: list[Samples] = []
@@ -266,7 +265,7 @@ class SamplingCollector(CollectorBase, ABC):
 
         Of what occurs and is no time also how often it did, by the event's own count.
         """
-        fields = {"delivered": self._count_delivered()}
+        fields = {"delivered": self._count_delivered(), **self._sources.count()}
         if self._event.raised is not Raised.CLOCK:
             fields["counted"] = self._counted
         if self._is_of_tasks:
@@ -278,7 +277,11 @@ class SamplingCollector(CollectorBase, ABC):
         said = [] if self.resolved.mode == "trace" else [*self._say_rate(), *self._say_sum()]
         if self._idle:
             said.append(f"{self._idle} samples of idle cpus are left out")
-        return (*said, *self._notes)
+        return (*said, *self._sources.describe(), *self._notes)
+
+    def one_time_cpu_ns(self) -> int:
+        """Return what fetching symbols cost."""
+        return self._sources.cpu_ns
 
     def _say_rate(self) -> Iterator[str]:
         if self._is_of_tasks and self._running_ns:

@@ -10,9 +10,10 @@ import numpy as np
 
 from omn_kernel.elf.source import ElfError
 from omn_kernel.polled import place
+from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.files import NotFound, Opened, open_mapped
 from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
-from omn_kernel.symbols.index import Addresses
+from omn_kernel.symbols.index import Addresses, SymbolIndex
 from omn_kernel.symbols.kernel import read_kernel_symbols
 from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.naming import Namer
@@ -44,9 +45,10 @@ class MappedNamer:
 class Namers:
     """One namer for each object of the run, whichever processes have it mapped. `notes` says what has none."""
 
-    def __init__(self, sysroot: str) -> None:
+    def __init__(self, sysroot: str, sources: NameSources) -> None:
         self.notes: dict[str, None] = {}
         self._sysroot = sysroot
+        self._sources = sources
         self._made: dict[tuple[object, ...], MappedNamer] = {}
         self._held: dict[tuple[object, ...], Opened] = {}
         self._most_held = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_FILES, _MOST_HELD)
@@ -55,15 +57,19 @@ class Namers:
     def get_kernel(self) -> Namer:
         """Return the kernel's, which names nothing where its addresses are hidden from this user."""
         if self._kernel is None:
-            try:
-                functions = read_kernel_symbols(self._sysroot)
-                reason = "its addresses are hidden from this user (kernel.kptr_restrict)"
-            except OSError as error:
-                functions, reason = None, f"/proc/kallsyms cannot be read ({error.strerror})"
-            if functions is None:
-                self.notes[f"no names for the kernel: {reason}"] = None
+            functions = self._find_kernel_symbols() if self._sources.is_local else None
             self._kernel = Namer(functions, Symbol(None, KERNEL, 0, is_kernel=True), is_file=False)
         return self._kernel
+
+    def _find_kernel_symbols(self) -> SymbolIndex | None:
+        try:
+            functions = read_kernel_symbols(self._sysroot)
+            reason = "its addresses are hidden from this user (kernel.kptr_restrict)"
+        except OSError as error:
+            functions, reason = None, f"/proc/kallsyms cannot be read ({error.strerror})"
+        if functions is None:
+            self.notes[f"no names for the kernel: {reason}"] = None
+        return functions
 
     def hold(self, mapping: Mapping, pid: int) -> None:
         """Open the file that a process maps now, unread: it may be deleted or replaced before it is asked for.
@@ -96,7 +102,7 @@ class Namers:
         return found
 
     def _make(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
-        if mapping.path == VDSO:
+        if mapping.path == VDSO and self._sources.is_local:
             known = read_object(copy_vdso(self._sysroot, mapping, pid))
             return MappedNamer(Namer(known.index, Symbol(None, VDSO, 0), is_file=False, named_by="vdso"), known)
         if not mapping.is_file:
@@ -105,8 +111,9 @@ class Namers:
         opened = self._held.pop(_make_key(mapping), None)
         if opened is None:
             opened = open_mapped(self._sysroot, mapping, pid if is_living else None)
+        roots = tuple(dict.fromkeys((opened.root, place(self._sysroot, "").rstrip("/"))))
         with opened.file as file:
-            known = read_object(file, path, tuple(dict.fromkeys((opened.root, place(self._sysroot, "").rstrip("/")))))
+            known = read_object(file, path, roots, self._sources)
         for clause in known.damage:
             self.notes[f"some names of {path} are missing: {clause}"] = None
         return MappedNamer(Namer(known.index, Symbol(None, path, 0, build_id=known.build_id), is_file=True), known)

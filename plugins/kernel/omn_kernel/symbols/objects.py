@@ -14,8 +14,11 @@ from omn_kernel.elf.plt import read_entries
 from omn_kernel.elf.source import ElfError, Source
 from omn_kernel.elf.tables import read_dynamic_symbols, read_static_symbols
 from omn_kernel.symbols.candidates import make_entries, select_functions
+from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.debug_files import open_debug_image
 from omn_kernel.symbols.index import Addresses, Candidates, SymbolIndex
+
+_LOCAL = NameSources()
 
 
 @attrs.frozen(eq=False)
@@ -35,18 +38,23 @@ class ObjectSymbols:
         return compute_addresses(self.segments, offsets)
 
 
-def read_object(source: Source, path: str = "", roots: Sequence[str] = ()) -> ObjectSymbols:
+def read_object(
+    source: Source, path: str = "", roots: Sequence[str] = (), sources: NameSources = _LOCAL
+) -> ObjectSymbols:
     """Read an object's functions; where it carries no .symtab, from the debug file of its path under some roots too.
 
-    Raises ElfError where it is no ELF image.
+    Where no such file is there either, the servers of `sources` are asked for it; where `sources` has no place at all,
+    the object has no functions. Raises ElfError where it is no ELF image.
     """
     image = read_image(source)
     damage: list[str] = []
-    candidates = list(_iter_candidates(image, path, roots, damage))
+    candidates = list(_iter_candidates(image, path, roots, sources, damage)) if sources.is_local else []
     return ObjectSymbols(SymbolIndex(candidates), image.segments, find_build_id(image), tuple(damage))
 
 
-def _iter_candidates(image: Image, path: str, roots: Sequence[str], damage: list[str]) -> Iterator[Candidates]:
+def _iter_candidates(
+    image: Image, path: str, roots: Sequence[str], sources: NameSources, damage: list[str]
+) -> Iterator[Candidates]:
     """Yield the tables in the order of their worth: the file's own whole table, a debug file's, what is left."""
 
     def attempt(read: Callable[[], Candidates | None]) -> Iterator[Candidates]:
@@ -61,7 +69,8 @@ def _iter_candidates(image: Image, path: str, roots: Sequence[str], damage: list
     own = list(attempt(lambda: _select_static(image, "symtab")))
     yield from own
     if not own:
-        yield from attempt(lambda: _select_debug(image, path, roots))
+        apart = list(attempt(lambda: _select_debug(image, path, roots)))
+        yield from apart or attempt(lambda: _select_fetched(image, sources))
     yield from attempt(lambda: _select_dynamic(image))
     if not own:
         yield from attempt(lambda: _select_carried(image))
@@ -76,6 +85,17 @@ def _select_static(image: Image, source: str) -> Candidates | None:
 def _select_debug(image: Image, path: str, roots: Sequence[str]) -> Candidates | None:
     with open_debug_image(image, path, roots) as found:
         return None if found is None else _select_static(found, "debug file")
+
+
+def _select_fetched(image: Image, sources: NameSources) -> Candidates | None:
+    build_id = find_build_id(image)
+    if sources.servers is None or build_id is None:
+        return None
+    found = sources.servers.find(build_id)
+    if found is None:
+        return None
+    with found:
+        return _select_static(read_image(found), "debuginfod")
 
 
 def _select_carried(image: Image) -> Candidates | None:

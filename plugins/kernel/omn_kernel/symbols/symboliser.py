@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from omn_kernel.polled import place, read_file
+from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.frames import ANONYMOUS, Frames, Symbol
 from omn_kernel.symbols.identity import Identity, find_identity, find_root
 from omn_kernel.symbols.index import Addresses, Numbers
@@ -23,14 +24,16 @@ _KERNEL_FROM = np.uint64(1 << 63)
 class Symboliser:
     """Names the addresses of processes whose mappings `spaces` holds, and of the kernel.
 
-    `symbols` holds every symbol made so far; a number in it stands for the same symbol for the whole run.
+    `symbols` holds every symbol made so far; a number in it stands for the same symbol for the whole run. `sources`
+    says where names may come from; without any, code is told apart by its object and its address there.
     """
 
-    def __init__(self, spaces: AddressSpaces, sysroot: str = "/") -> None:
+    def __init__(self, spaces: AddressSpaces, sysroot: str = "/", sources: NameSources | None = None) -> None:
         self.symbols: list[Symbol] = []
         self.spaces = spaces
         self._sysroot = sysroot
-        self._namers = Namers(sysroot)
+        self._sources = NameSources() if sources is None else sources
+        self._namers = Namers(sysroot, self._sources)
         self._identities: dict[int, Identity] = {}
         self._maps: dict[Space, tuple[PerfMap, Namer]] = {}
         self._unknown = Namer(None, Symbol(None, None, 0), is_file=False)
@@ -147,6 +150,8 @@ class Symboliser:
 
     def _get_anonymous(self, space: Space) -> Namer:
         """Return the namer of a space's anonymous memory: its perf map, where it is known whose it is."""
+        if not self._sources.is_local:
+            return self._anonymous
         found = self._maps.get(space)
         if found is None:
             identity = self._identities.get(space.pid)
