@@ -71,6 +71,17 @@ def test_a_function_without_arguments_has_none(types: Btf) -> None:
     assert spell_function(types, identifier) == ()
 
 
+@pytest.mark.parametrize("compiler", ["long unsigned int", "unsigned long"])
+def test_an_integer_is_spelt_alike_whatever_compiled_the_kernel(compiler: str) -> None:
+    """gcc and clang have other words for one type, and a catalog lists it once."""
+    maker = Maker()
+    maker.add(compiler, INT, 8, 64)
+    maker.add("", PROTO, 0, 0, 1, count=1)
+    maker.add("f", FUNC, 2)
+    types = Btf(maker.make())
+    assert spell_function(types, 3) == parse_shapes("f(unsigned long int)")[1][0] == ("unsigned long",)
+
+
 @pytest.mark.parametrize("name", ["u64", "thing_done", "task_struct", "do_thin", "thing", ""])
 def test_a_name_that_is_no_function_is_not_found(types: Btf, name: str) -> None:
     """Neither another kind of type nor part of a name is a function."""
@@ -140,8 +151,10 @@ def test_the_running_kernels_types_are_read() -> None:
         ("f(const struct file *,int)", "f", (("struct file*", "int"),)),
         ("f(bool|bool,unsigned  int)", "f", (("bool",), ("bool", "unsigned int"))),
         ("f(char * *)", "f", (("char**",),)),
+        ("f(long unsigned int,unsigned long|short int *)", "f", (("unsigned long", "unsigned long"), ("short*",))),
+        ("f(unsigned,signed,unsigned char)", "f", (("unsigned int", "int", "unsigned char"),)),
     ],
 )
 def test_shapes_are_spelt_as_the_types_are(argument: str, name: str, shapes: object) -> None:
-    """Spaces and const make no difference; an empty list is a function without arguments."""
+    """Spaces, const and the words of an integer make no difference; an empty list is a function without arguments."""
     assert parse_shapes(argument) == (name, shapes)

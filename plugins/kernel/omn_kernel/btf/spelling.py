@@ -6,10 +6,26 @@ from omn_kernel.btf.layout import QUALIFIERS, Kind
 from omn_kernel.btf.types import Btf
 
 _WORDS = {Kind.STRUCT: "struct ", Kind.UNION: "union ", Kind.ENUM: "enum ", Kind.ENUM64: "enum "}
+_INTEGER = frozenset({"int", "long", "short", "signed", "unsigned"})
+
+
+def spell_integer(name: str) -> str:
+    """Spell an integer's type in the fewest words: gcc calls `long unsigned int` what clang calls `unsigned long`.
+
+    Any other name, char's among them, is returned as it is.
+    """
+    words = name.split()
+    if not words or not _INTEGER.issuperset(words):
+        return name
+    sizes = [word for word in words if word in ("long", "short")]
+    return " ".join([*(["unsigned"] if "unsigned" in words else []), *(sizes or ["int"])])
 
 
 def spell_function(btf: Btf, number: int) -> tuple[str, ...]:
-    """Spell the types of a function's arguments (`struct file*`, `size_t`): typedefs as named, no qualifiers."""
+    """Spell the types of a function's arguments (`struct file*`, `size_t`): typedefs as named, no qualifiers.
+
+    An integer is spelt in the fewest words that C has for it.
+    """
     return _spell_arguments(btf, btf.get_word(number, 2))
 
 
@@ -42,5 +58,5 @@ def _spell(btf: Btf, number: int) -> str:
         elif kind == Kind.FORWARD:
             return ("union " if btf.get_flag(number) else "struct ") + btf.get_name(number) + suffix
         else:
-            return _WORDS.get(Kind(kind), "") + btf.get_name(number) + suffix
+            return _WORDS.get(Kind(kind), "") + spell_integer(btf.get_name(number)) + suffix
     raise ValueError("a type refers to itself")

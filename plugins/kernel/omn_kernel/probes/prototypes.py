@@ -6,7 +6,7 @@ import errno
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
 from omn_kernel.btf.kernel import PATH, read_kernel_btf
-from omn_kernel.btf.spelling import spell_function, spell_tracepoint
+from omn_kernel.btf.spelling import spell_function, spell_integer, spell_tracepoint
 from omn_kernel.btf.types import Btf
 from omn_kernel.privileges import refuse_permission
 from omn_kernel.probes.bpf import compute_answer, load_raw_tracepoint, load_tracing
@@ -34,7 +34,8 @@ def probe_btf(_need: Need, context: ProbeContext) -> Probe:
 def parse_shapes(argument: str) -> tuple[str, tuple[tuple[str, ...], ...] | None]:
     """Parse `name(type,type|type)` into the name and each shape of arguments; None where no parentheses stand.
 
-    A type is spelt as the type information has it: typedefs by their name, no const, no space before a star.
+    A type is spelt as the type information's are: typedefs by their name, no const, no space before a star, an integer
+    in the fewest words.
     """
     name, opened, rest = argument.partition("(")
     if not opened:
@@ -45,7 +46,8 @@ def parse_shapes(argument: str) -> tuple[str, tuple[tuple[str, ...], ...] | None
 
 def _normalize(spelling: str) -> str:
     words = [word for word in spelling.replace("*", " * ").split() if word not in ("const", "volatile")]
-    return " ".join(words).replace(" *", "*")
+    named = [word for word in words if word != "*"]
+    return spell_integer(" ".join(named)) + "*" * (len(words) - len(named))
 
 
 def _compare(name: str, found: tuple[str, ...], shapes: tuple[tuple[str, ...], ...] | None, what: str) -> Probe | None:
