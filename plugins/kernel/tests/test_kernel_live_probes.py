@@ -11,7 +11,7 @@ from omn_kernel.bpf import refusals
 from omn_kernel.native import calls
 from omn_kernel.perf.attributes import EventAttributes, Place, open_event
 from omn_kernel.privileges import read_privileges
-from omn_kernel.probes import bpf, events, prototypes, tracepoints
+from omn_kernel.probes import bpf, events, netlink, prototypes, tracepoints
 from omn_kernel.probes.netlink import make_family_request, parse_error, probe_netlink
 
 from omn_core.api import Need, Probe, ProbeContext, State
@@ -283,6 +283,18 @@ def test_netlink_protocols_and_families_are_asked(registry: Registry) -> None:
     assert ask(registry, "netlink:no-such-family").state is State.MISSING
 
 
+def test_listing_a_protocols_sockets_is_asked_of_the_protocol(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket that lists opens on every kernel; one without the protocol's own module refuses to list."""
+    if ask(registry, "netlink:route").state is not State.AVAILABLE:
+        pytest.skip("no netlink socket can be opened here")
+    assert ask(registry, "netlink:sock_diag").state is State.AVAILABLE
+    monkeypatch.setitem(netlink._LISTED, "none_diag", 250)  # no kernel has a protocol of this number
+    refused = ask(registry, "netlink:none_diag")
+    assert (refused.state, "has no none_diag" in str(refused.reason)) == (State.MISSING, True)
+
+
 def test_a_family_request_is_padded_and_terminated() -> None:
     """The name is an attribute of whole words, a NUL at its end."""
     message = make_family_request("TASKSTATS")
@@ -313,4 +325,5 @@ def test_a_netlink_socket_that_is_refused_is_restricted(monkeypatch: pytest.Monk
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr("socket.socket", refuse)
-    assert probe_netlink(Need("netlink:route", "netlink", "route"), ProbeContext()).state is State.RESTRICTED
+    for name in ("route", "tcp_diag"):
+        assert probe_netlink(Need(f"netlink:{name}", "netlink", name), ProbeContext()).state is State.RESTRICTED

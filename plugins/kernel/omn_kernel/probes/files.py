@@ -146,4 +146,7 @@ def _probe_of_cgroup(found: CgroupPlace, name: str, key: str) -> Probe:
 def _probe_key(content: bytes, name: str, key: str) -> Probe:
     if key == "value" or any(line.split(b" ", 1)[0] == key.encode() for line in content.split(b"\n")):
         return AVAILABLE
-    return Probe(State.MISSING, f"this kernel writes no {key} in {name}")
+    controller = name.partition(".")[0]
+    return Probe(
+        State.MISSING, f"no {key} is in {name}: the kernel writes none, or not while {controller} is off there"
+    )

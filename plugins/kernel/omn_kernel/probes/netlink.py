@@ -6,9 +6,17 @@ import socket
 import struct
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
+from omn_kernel.netlink import SOCK_DIAG, NetlinkSocket
 
 _PROTOCOLS = {"route": 0, "sock_diag": 4, "audit": 9, "connector": 11, "kobject_uevent": 15, "generic": 16}
 """Protocols of <linux/netlink.h> by their lower-case names; any other word is a family of generic netlink."""
+
+_LISTED = {"tcp_diag": socket.IPPROTO_TCP, "udp_diag": socket.IPPROTO_UDP}
+"""Protocols whose sockets sock_diag(7) lists where the kernel has, or can load, the module of that name."""
+
+_BY_FAMILY = 20
+_LISTING = struct.Struct("=BBBxI48x")
+"""SOCK_DIAG_BY_FAMILY, and struct inet_diag_req_v2: the family, the protocol, extensions, a mask of states."""
 
 _CONTROLLER, _GET_FAMILY, _FAMILY_NAME = 0x10, 3, 2
 _REQUEST, _ERROR = 1, 2
@@ -17,9 +25,11 @@ _ABSENT = 2
 
 
 def probe_netlink(need: Need, context: ProbeContext) -> Probe:
-    """Answer `netlink:sock_diag` or `netlink:taskstats`; missing where a folder stands for the machine."""
+    """Answer `netlink:route`, `netlink:tcp_diag` or `netlink:TASKSTATS`; missing where a folder stands for a machine."""
     if context.sysroot != "/":
         return Probe(State.MISSING, "netlink asks this machine's kernel, and a folder stands in for the machine")
+    if need.argument in _LISTED:
+        return _probe_listing(need.argument)
     protocol = _PROTOCOLS.get(need.argument, _PROTOCOLS["generic"])
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as connection:
@@ -39,6 +49,24 @@ def probe_netlink(need: Need, context: ProbeContext) -> Probe:
     if refusal == _ABSENT:
         return Probe(State.MISSING, f"this kernel has no netlink family {need.argument}")
     return Probe(State.UNKNOWN, f"the netlink controller answers error {refusal} for {need.argument}")
+
+
+def _probe_listing(name: str) -> Probe:
+    """Ask for the sockets of a protocol in no state, which are none: a kernel that cannot list them says so.
+
+    The socket itself opens on every kernel, and the module that answers is another's; the kernel loads it when asked.
+    """
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as connection:
+            NetlinkSocket(connection).dump(_BY_FAMILY, _LISTING.pack(socket.AF_INET, _LISTED[name], 0, 0))
+    except PermissionError:
+        return Probe(State.RESTRICTED, f"netlink {name} is closed to this user", "run omn as root")
+    except BlockingIOError:
+        return Probe(State.UNKNOWN, f"the kernel did not answer for {name}")
+    except OSError as error:
+        reason = f"this kernel lists no sockets of that kind: it has no {name} and can load none ({error.strerror})"
+        return Probe(State.MISSING, reason)
+    return AVAILABLE
 
 
 def make_family_request(name: str) -> bytes:
