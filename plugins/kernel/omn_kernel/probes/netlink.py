@@ -25,7 +25,7 @@ _ABSENT = 2
 
 
 def probe_netlink(need: Need, context: ProbeContext) -> Probe:
-    """Answer `netlink:route`, `netlink:tcp_diag` or `netlink:TASKSTATS`; missing where a folder stands for a machine."""
+    """Answer `netlink:route`, `netlink:tcp_diag`, `netlink:TASKSTATS`; missing where a folder stands for a machine."""
     if context.sysroot != "/":
         return Probe(State.MISSING, "netlink asks this machine's kernel, and a folder stands in for the machine")
     if need.argument in _LISTED:
