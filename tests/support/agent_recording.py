@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +148,6 @@ def read_maxima(trace: ReadTrace, name: str) -> list[float]:
         if event.track_uuid in trace.descriptors and trace.descriptors[event.track_uuid].name == name:
             found[event.track_uuid] = max(found.get(event.track_uuid, 0), event.counter_value)
     return sorted(found.values())
-
-
-def iter_children(pid: int) -> Iterator[int]:
-    """Yield the children of a process."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        yield from map(int, (thread / "children").read_text().split())
 
 
 def kill(pid: int) -> None:

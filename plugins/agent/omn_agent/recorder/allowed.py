@@ -128,7 +128,8 @@ def _prepare_pi(record: Record) -> Record:
     command = find_text(message, "command")
     if command is not None:  # of what the person ran a name and a length are recorded
         executable, rest = pi.split_command(command)
-        message["command"] = executable + mask(rest)
+        # What is left must read as the same word again, and as none where there was none.
+        message["command"] = executable + rest[:1] + mask(rest[1:]) if executable else "?" * compute_units(command)
     return record
 
 

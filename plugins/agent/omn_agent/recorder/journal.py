@@ -45,7 +45,7 @@ class Journal:
         room = self.most_bytes - (0 if kind in _VITAL else _RESERVE) - self.size - len(self.pending)
         if len(line) > room:
             self._lose(FULL)
-        elif len(self.pending) + len(line) > _MOST_PENDING:
+        elif len(self.pending) + len(line) > _MOST_PENDING and kind not in _VITAL:
             self._lose(UNWRITTEN)
         else:
             self.pending += line
@@ -66,7 +66,10 @@ class Journal:
                 return
 
     def close(self) -> None:
-        """Write what is pending, cut off what was begun and is no line, and close."""
+        """Write what is pending, cut off what was begun and is no line, and close.
+
+        What a full disk did not take is pending still: whoever closes it can put it together with what was written.
+        """
         self.flush()
         os.ftruncate(self.descriptor, self.size)
         os.close(self.descriptor)

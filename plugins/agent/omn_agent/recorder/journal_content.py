@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,8 @@ class JournalContent:
         return next(iter(self.records.get(path, ())), {})
 
 
-def read_journal(path: Path) -> JournalContent:
-    """Read a journal; lines that are torn or changed are counted.
+def read_journal(path: Path, pending: bytes = b"") -> JournalContent:
+    """Read a journal, and what follows in it that could not be written; lines that are torn or changed are counted.
 
     Raises RequestError where the file cannot be read, or does not begin as a journal does.
     """
@@ -63,7 +64,7 @@ def read_journal(path: Path) -> JournalContent:
             content = JournalContent(begin, Harness(harness))
             _take_clock(content, begin)
             paths: dict[int, Path] = {}
-            for line in file:
+            for line in itertools.chain(file, pending.splitlines(keepends=True)):
                 record = parse_line(line)
                 if record is None:
                     content.corrupt += 1

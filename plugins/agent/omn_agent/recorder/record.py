@@ -20,13 +20,14 @@ from omn_agent.recorder.compose import Composed, compose
 from omn_agent.recorder.event import EventSource, Launch
 from omn_agent.recorder.folder import drop_folder, get_journal_folder, make_folder
 from omn_agent.recorder.follow import Follower
-from omn_agent.recorder.hook_source import HookSource, count_drops, parse_message, read_spool
+from omn_agent.recorder.hook_source import count_drops, parse_message, read_spool
 from omn_agent.recorder.journal import Journal, create_journal
 from omn_agent.recorder.journal_content import JournalContent, read_journal
 from omn_agent.recorder.launch import launch
 from omn_agent.recorder.loop import STOPPED, Recorder
 from omn_agent.recorder.places import Places
 from omn_agent.recorder.signals import Wakeup
+from omn_agent.recorder.sources import make_sources
 from omn_core.api import OmnError, RequestError, RunFailed
 
 VERSION = 1
@@ -64,7 +65,7 @@ def record(wish: Wish) -> Published:
     journal = create_journal(get_journal_folder() / f"{name}.journal")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(make_folder(environment))
-        sources: list[EventSource] = [HookSource(wish.harness)]
+        sources = make_sources(wish.harness)
         for source in sources:
             stack.callback(source.close)
         wakeup = stack.enter_context(Wakeup())
@@ -77,13 +78,13 @@ def record(wish: Wish) -> Published:
             raise
         if recorder.run() == STOPPED:
             wish.say(f"{wish.argv[0]!r}, process {recorder.launched.pid}, goes on and is recorded no more")
-        return publish(journal.path, path, wish.say)
+        return publish(journal.path, path, wish.say, bytes(journal.pending))
 
 
-def publish(journal: Path, path: Path, say: Callable[[str], None]) -> Published:
+def publish(journal: Path, path: Path, say: Callable[[str], None], pending: bytes = b"") -> Published:
     """Put a journal together, write it as a recording, and take the journal away. Says where it is if that fails."""
     try:
-        composed = compose(_read(journal))
+        composed = compose(_read(journal, pending))
         if not composed.recording.captures:
             raise RunFailed("no session of the harness was seen: neither a hook told of one nor did a file grow")
         write_new(path, lambda stream: write_recording(stream, composed.recording))
@@ -110,9 +111,9 @@ def recover(journal: Path, output: Path | None, say: Callable[[str], None]) -> P
     return published
 
 
-def _read(journal: Path) -> JournalContent:
+def _read(journal: Path, pending: bytes) -> JournalContent:
     """Read a journal, and what hooks left for a recorder that was gone."""
-    content = read_journal(journal)
+    content = read_journal(journal, pending)
     folder = Path(str(content.begin.get("folder")))
     for message in read_spool(folder, is_taken=False):
         event = parse_message(content.harness, message)
