@@ -47,6 +47,7 @@ def test_a_recorder_that_is_killed_is_recovered_with_what_hooks_left(bench: Benc
     busy = bench.command("recover", str(journal))
     assert (busy.code, "is at work" in busy.stderr) == (2, True)
     kill(running.process.pid)
+    running.process.wait(timeout=60)
     running.go_on()
     until = time.monotonic() + 60
     while not (bench.work / "left").exists() and time.monotonic() < until:
