@@ -24,6 +24,7 @@ from omn_kernel.bpf.rejections import ProgramRejected
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.running import RunningPrograms
 from omn_kernel.bpf.streaming import StreamCollector
+from omn_kernel.btf.kernel import read_kernel_btf
 from omn_kernel.polled import read_file
 from shapes import make_resolved
 
@@ -162,6 +163,7 @@ def call(count: int) -> None:
 @pytest.mark.spec("KRN-4", "KRN-8")
 def test_a_stream_delivers_each_event_once(own: BoundTarget, prepare: Prepare) -> None:
     """Copied at ticks, decoded at the end; what came after the last tick is there too, and nothing is left open."""
+    read_kernel_btf("/")  # stays open for the whole session
     held = list_held()
     collector = Calls()
     prepare(collector)
@@ -221,6 +223,7 @@ def test_each_drain_says_what_was_lost_by_it(own: BoundTarget, prepare: Prepare)
 @pytest.mark.spec("SRC-2", "KRN-4")
 def test_rows_are_taken_once_each_and_stamped_then(own: BoundTarget, prepare: Prepare) -> None:
     """A row of each drain says what came since the one before; what comes after the last is in none."""
+    read_kernel_btf("/")  # stays open for the whole session
     held = list_held()
     collector = CallRows()
     prepare(collector)
@@ -301,6 +304,7 @@ def test_what_is_refused_half_way_leaves_nothing(
     kind: type[Calls], error: type[Exception], own: BoundTarget, prepare: Prepare
 ) -> None:
     """A program that is rejected or has nowhere to go ends the attach; the run's stop lets go of the rest."""
+    read_kernel_btf("/")  # stays open for the whole session
     held = list_held()
     collector = kind()
     prepare(collector)
@@ -313,6 +317,7 @@ def test_what_is_refused_half_way_leaves_nothing(
 @pytest.mark.parametrize("kind", [Calls, CallRows])
 def test_a_collector_that_was_never_attached_lets_go(kind: type[ProgramCollector], prepare: Prepare) -> None:
     """As where the program to be launched does not exist."""
+    read_kernel_btf("/")  # stays open for the whole session
     held = list_held()
     collector = kind()
     prepare(collector)

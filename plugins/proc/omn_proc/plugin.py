@@ -29,6 +29,7 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("proc.fork", "netlink:proc", "omn_proc.lives:Forks", several_processes=True),
         CollectorRow("proc.exec", "netlink:proc", "omn_proc.lives:Execs", several_processes=True),
         CollectorRow("proc.exit", "netlink:proc", "omn_proc.lives:Exits", several_processes=True),
+        CollectorRow("proc.syscall", "bpf:raw_tp", "omn_proc.syscalls:SystemCalls", several_processes=True),
     ]
 
 

@@ -218,7 +218,7 @@ def test_a_kernel_that_does_not_tell_is_refused_at_the_attach(
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("proc.syscall", "-m", "count", "-e", "topk", "--", "true"), 3, "sys_enter"),
+        (("proc.calls", "-m", "trace", "-e", "raw", "--", "true"), 3, "sys_enter"),
         (("proc.calls", "-m", "trace", "-e", "raw", "--system", "-d", "1s"), 2, "name a process"),
         (("proc.signals", "-m", "count", "-e", "count", "--pid", "1", "-d", "1s"), 3, "signal_generate"),
         (("proc.exit", "--tid", "1", "-d", "1s"), 2, "ask for the process"),

@@ -8,6 +8,7 @@ interval is relied on. The wait is membarrier(2)'s, since putting a map into the
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import numpy as np
@@ -54,10 +55,13 @@ class SwappedRows:
         """One of the two maps, for its types: both are made alike."""
         return self._written
 
-    def find_or_make(self, program: Assembly, key: Record, empty: Record) -> None:
+    def find_or_make(
+        self, program: Assembly, key: Record, empty: Record, fill: Callable[[], None] = lambda: None
+    ) -> None:
         """Emit what sets R0 to where the row under a key lies, made of `empty` where there was none yet.
 
-        R0 is zero where there is no room for another, which is counted. R1 to R5 hold nothing after it.
+        `fill` emits what a new row is to hold from its beginning, and uses R0 to R5. R0 is zero where there is no room
+        for another, which is counted. R1 to R5 hold nothing after it.
         """
         slot, found = program.reserve(_SLOT), program.reserve(_POINTER)
         end = program.make_label("row")
@@ -67,6 +71,7 @@ class SwappedRows:
         program.set(found, "map", R0)
         _look_up(program, found, key)
         program.jump_if(R0, "!=", 0, end)
+        fill()
         _point(program, found, key)
         program.point_at(R3, empty)
         program.move(R4, NO_EXIST)

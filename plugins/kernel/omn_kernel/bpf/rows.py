@@ -58,7 +58,7 @@ class RowCollector(ProgramCollector, ABC):
         """Detach the programs. What they added since the closing read is of no window."""
         try:
             if self.programs.are_attached:
-                self.programs.detach()
+                self.detach()
         finally:
             self.let_go()
         return Batch.empty()
@@ -71,4 +71,4 @@ class RowCollector(ProgramCollector, ABC):
         """Return the occurrences whose row had no room, and the runs that the kernel passed over."""
         reason = f"occurrences came under another key when {self.entries} rows, the bound of a drain, were there"
         reasons = (reason,) if self._lost else ()
-        return self.programs.add_skipped(Losses(dropped=self._lost, reasons=reasons, drains=tuple(self._drains)))
+        return self.add_missed(Losses(dropped=self._lost, reasons=reasons, drains=tuple(self._drains)))

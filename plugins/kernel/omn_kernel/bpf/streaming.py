@@ -45,7 +45,7 @@ class StreamCollector(ProgramCollector, ABC):
         try:
             if not self.programs.are_attached:
                 return Batch.empty()
-            self.programs.detach()
+            self.detach()
             self._copied.copy()
         finally:
             self.let_go()
@@ -64,7 +64,7 @@ class StreamCollector(ProgramCollector, ABC):
 
     def losses(self) -> Losses:
         """Return the records that found no room, in the kernel or here, and the runs that the kernel passed over."""
-        return self.programs.add_skipped(self._copied.losses)
+        return self.add_missed(self._copied.losses)
 
     def fields(self) -> Mapping[str, int]:
         """Return how many records were delivered, those beyond the window included."""
