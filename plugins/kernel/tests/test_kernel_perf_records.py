@@ -196,6 +196,23 @@ def test_other_records_are_made_one_by_one() -> None:
     )
 
 
+def test_a_mapping_names_its_file_by_build_id_where_the_kernel_read_one() -> None:
+    """The id as long as it says to be, in place of the device and the inode."""
+    head = struct.pack("=iiQQQ", 7, 8, 0x1000, 0x2000, 0x3000)
+    records = [
+        make_record(
+            lib.PERF_RECORD_MMAP2,
+            head + struct.pack("=B3x20sII", size, bytes(range(20)), 5, 2) + pad(b"/lib/x") + make_trailer(14),
+            lib.PERF_RECORD_MISC_MMAP_BUILD_ID,
+        )
+        for size in (20, 8)
+    ]
+    whole, short = parse(*records).others
+    assert whole == Mapped(7, 0x1000, 0x2000, 0x3000, None, None, b"/lib/x", 14, bytes(range(20)).hex())
+    assert isinstance(short, Mapped)
+    assert short.build_id == bytes(range(8)).hex()
+
+
 def test_a_record_shorter_than_its_kind_is_passed_over() -> None:
     """And what follows it is read."""
     records = parse(*(make_record(kind, b"") for kind in range(1, 14)), make_sample(1, 1, 1, 0, 1, []))

@@ -76,6 +76,10 @@ class File:
             content += more
         return content
 
+    def read_status(self) -> os.stat_result:
+        """Read what the file is now: it may have been written to since it was opened."""
+        return os.fstat(self._descriptor)
+
     def close(self) -> None:
         """Let go of the file."""
         if self._descriptor >= 0:

@@ -38,7 +38,12 @@ int omn_event_open(const struct omn_event *event, int pid, int cpu, int is_cgrou
         attributes.use_clockid = 1;
         attributes.clockid = CLOCK_MONOTONIC;
     }
+    attributes.build_id = attributes.mmap2;
     opened = syscall(SYS_perf_event_open, &attributes, pid, cpu, -1, flags);
+    if (opened < 0 && errno == EINVAL && attributes.build_id) {
+        attributes.build_id = 0; /* before Linux 5.12 a mapping's file is told by its inode alone */
+        opened = syscall(SYS_perf_event_open, &attributes, pid, cpu, -1, flags);
+    }
     return opened < 0 ? -errno : (int)opened;
 }
 

@@ -18,6 +18,10 @@ _TRAILER = struct.Struct("=IIQII")
 _COMM = struct.Struct("=ii")
 _TASK = struct.Struct("=iiiiQ")
 _MAPPING = struct.Struct("=iiQQQIIQQII")
+_BUILD_ID = struct.Struct("=B3x20s")
+_FILE_AT = struct.calcsize("=iiQQQ")
+"""Where a mapping's record names its file: by device, inode and generation, or in the same bytes by its build id."""
+
 _LOST = struct.Struct("=QQ")
 _NUMBER = struct.Struct("=Q")
 _STREAM_BYTES = _NUMBER.size
@@ -110,16 +114,20 @@ class Ended:
 
 @attrs.frozen
 class Mapped:
-    """Code that a process mapped: where, and which part of which file."""
+    """Code that a process mapped: where, and which part of which file.
+
+    The file is named by its build id, or by its device and inode where it has none or the kernel did not read it.
+    """
 
     pid: int
     start: int
     length: int
     offset: int
-    device: tuple[int, int]
-    inode: int
+    device: tuple[int, int] | None
+    inode: int | None
     path: bytes
     time_ns: int
+    build_id: str | None = None
 
 
 Record: TypeAlias = Lost | Throttled | Named | Started | Ended | Mapped
@@ -237,10 +245,13 @@ def _parse_exit(body: memoryview, _misc: int) -> Ended:
     return Ended(pid, tid, time_ns)
 
 
-def _parse_mapping(body: memoryview, _misc: int) -> Mapped:
+def _parse_mapping(body: memoryview, misc: int) -> Mapped:
     pid, _, start, length, offset, major, minor, inode, _, _, _ = _MAPPING.unpack_from(body)
-    path = _read_text(body, _MAPPING.size)
-    return Mapped(pid, start, length, offset, (major, minor), inode, path, _read_time(body))
+    path, time_ns = _read_text(body, _MAPPING.size), _read_time(body)
+    if not misc & lib.PERF_RECORD_MISC_MMAP_BUILD_ID:
+        return Mapped(pid, start, length, offset, (major, minor), inode, path, time_ns)
+    size, build_id = _BUILD_ID.unpack_from(body, _FILE_AT)
+    return Mapped(pid, start, length, offset, None, None, path, time_ns, build_id[:size].hex())
 
 
 _PARSERS: dict[int, Callable[[memoryview, int], Record]] = {

@@ -173,7 +173,7 @@ class SamplingCollector(CollectorBase, ABC):
                 path = one.path.decode("utf-8", "surrogateescape")
                 end = one.start + one.length
                 self._spaces.note_mapping(
-                    one.pid, one.start, end, one.offset, path, one.inode, None, one.time_ns, device=one.device
+                    one.pid, one.start, end, one.offset, path, one.inode, one.build_id, one.time_ns, device=one.device
                 )
 
     def _keep(self, samples: Samples) -> None:

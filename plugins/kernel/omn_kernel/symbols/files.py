@@ -3,12 +3,14 @@
 A path is no file: it may have been deleted, written anew, or be another file in another mount namespace. While the
 process lives, /proc/<pid>/map_files leads to what it mapped (with CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, see
 proc_pid_map_files(5)), /proc/<pid>/exe to what it executes and /proc/<pid>/root to its own root. What is found
-by a path is held to the inode or the build id that was mapped.
+by a path is held to the inode or the build id that was mapped. A file of that inode may have been written anew in its
+place, and the number of one that is gone is given to the next: one that was written to since is not what was mapped.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
 import attrs
@@ -20,6 +22,9 @@ from omn_kernel.mounts import read_mounts
 from omn_kernel.polled import place, read_file
 from omn_kernel.symbols.identity import find_root
 from omn_kernel.symbols.mappings import Mapping, parse_mappings
+
+_OTHER = "another file stands at its path now"
+_WRITTEN = "it was written to since it was mapped"
 
 
 @attrs.frozen
@@ -50,10 +55,11 @@ def open_mapped(sysroot: str, mapping: Mapping, pid: int | None) -> Opened:
             if not isinstance(error, FileNotFoundError):
                 reason = f"it cannot be opened ({error.strerror})"
             continue
-        if is_itself or _is_mapped(file, mapping):
+        found = find_fault(file, mapping, is_itself=is_itself)
+        if found is None:
             return Opened(file, root)
         file.close()
-        reason = "another file stands at its path now"
+        reason = found
     raise NotFound(reason)
 
 
@@ -84,16 +90,42 @@ def _find_range(sysroot: str, mapping: Mapping, pid: int) -> str | None:
     return None
 
 
-def _is_mapped(file: File, mapping: Mapping) -> bool:
-    """Tell whether a file is the one that was mapped: by its build, by its inode, or because nothing was recorded."""
+def find_fault(file: File, mapping: Mapping, *, is_itself: bool) -> str | None:
+    """Find why a file is not what was mapped, in a clause: by its build, or by its inode and when it was written."""
     if mapping.build_id is not None:
-        try:
-            return find_build_id(read_image(file)) == mapping.build_id
-        except ElfError:
-            return False
+        return None if find_build(file) == mapping.build_id else _OTHER
     if mapping.inode is None:
-        return True
+        return None  # nothing was recorded to hold it to
+    if not is_itself and not _has_inode(file, mapping):
+        return _OTHER
+    return _WRITTEN if was_written_since(read_written_ns(file), mapping) else None
+
+
+def _has_inode(file: File, mapping: Mapping) -> bool:
     return file.status.st_ino == mapping.inode and _is_on(file.status.st_dev, mapping.device)
+
+
+def find_build(file: File) -> str | None:
+    """Find a file's build id as it is now, None where it has none or is no ELF image."""
+    try:
+        return find_build_id(read_image(file))
+    except ElfError:
+        return None
+
+
+def read_written_ns(file: File) -> int:
+    """Read when a file's content was last written, on CLOCK_MONOTONIC.
+
+    Its modification time may be set to anything, also to what is yet to come; no write is later than its last change.
+    """
+    ahead_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    status = file.read_status()
+    return min(status.st_mtime_ns, status.st_ctime_ns) - ahead_ns
+
+
+def was_written_since(written_ns: int, mapping: Mapping) -> bool:
+    """Tell whether a file was written after it was mapped. The kernel stamps a write at its last tick, never late."""
+    return mapping.mapped_ns is not None and written_ns > mapping.mapped_ns
 
 
 def _is_on(number: int, device: tuple[int, int] | None) -> bool:

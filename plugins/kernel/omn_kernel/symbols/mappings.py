@@ -12,7 +12,8 @@ class Mapping:
     """An executable range of addresses, and the bytes of which file stand there.
 
     `path` is as the kernel spells it: empty for anonymous memory, bracketed for what is no file. `inode`, `device` and
-    `build_id` name the file itself, None where the record did not say.
+    `build_id` name the file itself, None where the record did not say. `mapped_ns` is when it was mapped,
+    CLOCK_MONOTONIC, None where nobody knows.
     """
 
     start: int
@@ -22,6 +23,7 @@ class Mapping:
     inode: int | None = None
     build_id: str | None = None
     device: tuple[int, int] | None = None
+    mapped_ns: int | None = attrs.field(default=None, eq=False)
 
     @property
     def is_anonymous(self) -> bool:

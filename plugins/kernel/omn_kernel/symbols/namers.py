@@ -8,10 +8,18 @@ import resource
 import attrs
 import numpy as np
 
-from omn_kernel.elf.source import ElfError
+from omn_kernel.elf.source import ElfError, File
 from omn_kernel.polled import place
 from omn_kernel.symbols.choice import NameSources
-from omn_kernel.symbols.files import NotFound, Opened, open_mapped
+from omn_kernel.symbols.files import (
+    NotFound,
+    Opened,
+    find_build,
+    find_fault,
+    open_mapped,
+    read_written_ns,
+    was_written_since,
+)
 from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
 from omn_kernel.symbols.index import Addresses, SymbolIndex
 from omn_kernel.symbols.kernel import read_kernel_symbols
@@ -28,10 +36,18 @@ _MOST_HELD = 256
 
 @attrs.frozen(eq=False)
 class MappedNamer:
-    """The namer of a mapped object, and the object, which says where its bytes stand; None where it is not known."""
+    """The namer of a mapped object, and the object, which says where its bytes stand; None where it is not known.
+
+    `written_ns` is when the file it was read from had last been written, CLOCK_MONOTONIC, None where that is no matter.
+    """
 
     namer: Namer
     known: ObjectSymbols | None = None
+    written_ns: int | None = None
+
+    def is_of(self, mapping: Mapping) -> bool:
+        """Whether it is what was mapped, and not what was written in its place since."""
+        return self.written_ns is None or not was_written_since(self.written_ns, mapping)
 
     def compute_addresses(self, mapping: Mapping, ips: Addresses) -> Addresses:
         """Compute the addresses that the namer knows code by, of instructions in a mapping."""
@@ -50,6 +66,7 @@ class Namers:
         self._sysroot = sysroot
         self._sources = sources
         self._made: dict[tuple[object, ...], MappedNamer] = {}
+        self._by_build: dict[tuple[str, str], MappedNamer] = {}
         self._held: dict[tuple[object, ...], Opened] = {}
         self._most_held = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_FILES, _MOST_HELD)
         self._kernel: Namer | None = None
@@ -90,7 +107,9 @@ class Namers:
     def get(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
         """Return the namer of what a process has mapped. `is_living` says that it still has that memory."""
         key = _make_key(mapping)
-        found = self._made.get(key) or self._made.get((key, pid))
+        found = self._made.get(key)
+        if found is None or not found.is_of(mapping):
+            found = self._made.get((key, pid))
         if found is None:
             try:
                 found = self._make(mapping, pid, is_living)
@@ -107,16 +126,31 @@ class Namers:
             return MappedNamer(Namer(known.index, Symbol(None, VDSO, 0), is_file=False, named_by="vdso"), known)
         if not mapping.is_file:
             return MappedNamer(_make_nameless(mapping))
-        path = mapping.file_path
         opened = self._held.pop(_make_key(mapping), None)
         if opened is None:
             opened = open_mapped(self._sysroot, mapping, pid if is_living else None)
-        roots = tuple(dict.fromkeys((opened.root, place(self._sysroot, "").rstrip("/"))))
         with opened.file as file:
-            known = read_object(file, path, roots, self._sources)
+            fault = find_fault(file, mapping, is_itself=True)  # one that was held may have been written to since
+            if fault is not None:
+                raise NotFound(fault)
+            return self._read(file, mapping, opened.root)
+
+    def _read(self, file: File, mapping: Mapping, root: str) -> MappedNamer:
+        """Read a file's functions, once for each build of a path."""
+        path, build_id = mapping.file_path, find_build(file)
+        found = None if build_id is None else self._by_build.get((path, build_id))
+        if found is not None:
+            return found
+        roots = tuple(dict.fromkeys((root, place(self._sysroot, "").rstrip("/"))))
+        written_ns = None if build_id is not None else read_written_ns(file)
+        known = read_object(file, path, roots, self._sources)
         for clause in known.damage:
             self.notes[f"some names of {path} are missing: {clause}"] = None
-        return MappedNamer(Namer(known.index, Symbol(None, path, 0, build_id=known.build_id), is_file=True), known)
+        namer = Namer(known.index, Symbol(None, path, 0, build_id=known.build_id), is_file=True)
+        found = MappedNamer(namer, known, written_ns)
+        if build_id is not None:
+            self._by_build[path, build_id] = found
+        return found
 
 
 def _make_key(mapping: Mapping) -> tuple[object, ...]:

@@ -85,7 +85,7 @@ class AddressSpaces:
         device: tuple[int, int] | None = None,
     ) -> None:
         """Note that a process mapped executable memory. A record carries a file's inode or its build id."""
-        mapping = Mapping(start, end, offset, path, inode, build_id, device)
+        mapping = Mapping(start, end, offset, path, inode, build_id, device, ts_ns)
         self._get_space(pid, ts_ns).put(mapping, ts_ns)
         self._fresh.append((pid, mapping))
 
