@@ -1,0 +1,67 @@
+"""What programs remember of each thread from one event to the next, until the kernel lets the thread go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from omn_kernel.bpf.assembly import Assembly, Record
+from omn_kernel.bpf.hooks import RawTracepoint
+from omn_kernel.bpf.losses import LostCounter
+from omn_kernel.bpf.map_types import MapType
+from omn_kernel.bpf.maps import Map
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, R6, Register
+from omn_kernel.btf.types import Btf
+
+MOST_THREADS = 1 << 15
+"""Of how many threads something is remembered at a time."""
+_ID = np.dtype([("id", np.uint32)])
+
+
+class TaskStates:
+    """A state of each thread, by its number. Raises MachineRefused where the kernel makes no such map.
+
+    A thread's number may be given to another before the kernel lets the thread go. Whoever needs to know puts a new
+    state where a task starts (sched_wakeup_new). `lost` counts states that found no room.
+    """
+
+    def __init__(self, name: str, state: np.dtype[Any]) -> None:
+        self.state = state
+        self.table = Map(MapType.HASH, name, _ID, state, MOST_THREADS)
+        self.lost = LostCounter()
+
+    def write_programs(self, types: Btf) -> list[tuple[Assembly, RawTracepoint]]:
+        """Write the program that forgets threads, to be attached before those that remember. Raises FieldMissing."""
+        program = KernelAssembly("forget_task", types, has_typed_pointers=False)
+        key = program.reserve(_ID)
+        program.read_argument(R6, R1, 0)
+        self._set_key(program, key, R6)
+        program.delete(self.table, key)
+        program.leave(0)
+        return [(program, RawTracepoint("sched_process_free"))]
+
+    def look_up(self, program: KernelAssembly, task: Register) -> Record:
+        """Emit what sets R0 to a task's state, or to zero where there is none. R1 to R5 hold nothing after it."""
+        key = program.reserve(_ID)
+        self._set_key(program, key, task)
+        program.look_up(self.table, key)
+        return Record(R0, self.state)
+
+    def put(self, program: KernelAssembly, task: Register, state: Record) -> None:
+        """Emit what remembers a task's state, and counts where there is no room. R0 to R5 hold nothing after it."""
+        key = program.reserve(_ID)
+        self._set_key(program, key, task)
+        program.update(self.table, key, state)
+        with program.when(R0, "!=", 0):
+            self.lost.emit_count(program)
+
+    def _set_key(self, program: KernelAssembly, key: Record, task: Register) -> None:
+        program.read_field(R1, task, "task_struct", "pid")
+        program.set(key, "id", R1)
+
+    def close(self) -> None:
+        """Let go of the map. What it holds is forgotten."""
+        self.table.close()
+        self.lost.close()

@@ -1,0 +1,235 @@
+"""Collectors of what tracers measure: each event a record, or all of them added up in the kernel."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from omn_core.api import Batch, BoundTarget, CollectorBase, Column, InTargetCost, Losses, ResolvedRequest, RunContext
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.collecting import ProgramCollector
+from omn_kernel.bpf.columns import Columns
+from omn_kernel.bpf.maps import Entries
+from omn_kernel.bpf.pieces import compute_bucket, read_clock
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
+from omn_kernel.bpf.rows import RowCollector
+from omn_kernel.bpf.streaming import StreamCollector
+from omn_kernel.bpf.tasks import TaskFields
+from omn_kernel.bpf.tracing import ABSENT, TargetTasks, Tracer, Tracing
+from omn_kernel.bpf.transport import STAMP
+
+_ROW = np.dtype([("count", np.uint64), ("total", np.uint64)])
+_BUCKET = ("bucket", "u4")
+
+
+class TracedPrograms(ProgramCollector, ABC):
+    """A tracer's programs for the tasks of a target, whatever becomes of their events."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self._tracing: Tracing | None = None
+        self._lost_otherwise: list[tuple[int, str]] = []
+
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Find what the answer shows of a task, and open what needs no target."""
+        self.task_fields = TaskFields(resolved)
+        super().prepare(resolved, context)
+
+    @abstractmethod
+    def reserve(self, program: KernelAssembly) -> Record:
+        """Reserve a place for an event's measured values (`tracing.Sink`)."""
+
+    @abstractmethod
+    def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
+        """Emit what hands an event over (`tracing.Sink`)."""
+
+    def write_programs(self, target: BoundTarget) -> None:
+        """Load the programs that tell the target's tasks, then the tracer's."""
+        types = self.read_types()
+        self._tasks = self.hold(TargetTasks(target))
+        self._tasks.load(self.programs, types)
+        self._tracing = self.hold(Tracing(self.programs, types, self._tasks.filter, self))
+        if self._tasks.follower is not None:
+            reason = "processes found no room among those that are followed"
+            self._tracing.count_lost(self._tasks.follower.lost, reason)
+        self.tracer.load(self._tracing)
+
+    def attach(self, target: BoundTarget) -> None:
+        """Attach the programs, then name the processes that are followed."""
+        super().attach(target)
+        self._tasks.begin()
+        self.task_fields.look()
+
+    def let_go(self) -> None:
+        """Read what the programs could not keep, and close everything."""
+        if self._tracing is not None:
+            self._lost_otherwise = self._tracing.read_lost()
+            self._tracing = None
+        super().let_go()
+
+    def add_lost(self, losses: Losses) -> Losses:
+        """Add what the programs could not keep for what they measure."""
+        lost = [(count, reason) for count, reason in self._lost_otherwise if count]
+        return attrs.evolve(
+            losses,
+            dropped=losses.dropped + sum(count for count, _ in lost),
+            reasons=(*losses.reasons, *(reason for _, reason in lost)),
+        )
+
+    def make_units(self, length: int) -> dict[str, Column]:
+        """Make the attribute of which each event is one, where the source has it."""
+        return {} if self.tracer.unit is None else {self.tracer.unit: Column(np.ones(length, np.int64))}
+
+
+class TracedRecords(TracedPrograms, StreamCollector):
+    """Each event handed over by itself."""
+
+    def open_maps(self) -> None:
+        """Open the way that records come, with the fields that the answer shows."""
+        measured = [(name, "i8") for name in self.tracer.measured]
+        self.record = np.dtype([(STAMP, "u8"), *measured, *self.task_fields.layout], align=True)
+        super().open_maps()
+
+    def reserve(self, program: KernelAssembly) -> Record:
+        """Reserve the record itself, with nothing of the stack left in it."""
+        record = program.reserve(self.record)
+        program.clear(record)
+        return record
+
+    def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
+        """Emit what completes the record and hands it over."""
+        read_clock(program, R0)
+        program.set(event, STAMP, R0)
+        self.task_fields.write(program, event, task)
+        self.transport.write(program, event, context)
+
+    def make_columns(self, records: npt.NDArray[Any]) -> Columns:
+        """Make columns of what each record says; a value that its event does not have is absent."""
+        keys, attributes = self.task_fields.make_columns(records, self.context.names)
+        measured = {}
+        for name in self.tracer.measured:
+            values = records[name].astype(np.int64)
+            present = values != ABSENT
+            measured[name] = Column(values, None if present.all() else present)
+        return Columns(keys, {**measured, **self.make_units(len(records)), **attributes})
+
+    def losses(self) -> Losses:
+        """Return what was lost of records, and of what programs keep."""
+        return self.add_lost(super().losses())
+
+
+class TracedRows(TracedPrograms, RowCollector):
+    """Events added up in the kernel: a row for each value of what divides the answer, and for each bucket of `hist`."""
+
+    row = _ROW
+
+    def open_maps(self) -> None:
+        """Open the maps of rows under what divides the answer."""
+        self.key = np.dtype([_BUCKET, *self.task_fields.layout], align=True)
+        self._has_buckets = any(emit.name == "hist" for emit in self.resolved.emits)
+        value = self.resolved.value
+        self._value = value if value in self.tracer.measured else self.tracer.measured[0]
+        super().open_maps()
+
+    def reserve(self, program: KernelAssembly) -> Record:
+        """Reserve the measured values alone."""
+        return program.reserve(np.dtype([(name, "i8") for name in self.tracer.measured]))
+
+    def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
+        """Emit what adds the value to its row; an event that does not have it adds nothing."""
+        end = program.make_label("added")
+        key, empty = program.reserve(self.key), program.reserve(_ROW)
+        program.clear(key)
+        program.clear(empty)
+        program.get(R2, event, self._value)
+        program.jump_if(R2, "==", ABSENT, end)
+        if self._has_buckets:
+            compute_bucket(program, R1, R2, R3)
+            program.set(key, "bucket", R1)
+        self.task_fields.write(program, key, task)
+        self.rows.find_or_make(program, key, empty)
+        program.jump_if(R0, "==", 0, end)
+        row = Record(R0, _ROW)
+        program.get(R1, event, self._value)
+        program.add_to(row, "total", R1)
+        program.move(R1, 1)
+        program.add_to(row, "count", R1)
+        program.label(end)
+
+    def make_columns(self, entries: Entries) -> Columns:
+        """Make columns of rows: the mean of what each added up, which lies in its bucket, beside the exact total.
+
+        Of a polled source each is what an interval added up to.
+        """
+        keys, attributes = self.task_fields.make_columns(entries.keys, self.context.names)
+        count, total = (entries.values[name].astype(np.int64) for name in ("count", "total"))
+        if self.resolved.mode == "poll":
+            units = {} if self.tracer.unit is None else {self.tracer.unit: Column(count)}
+            return Columns(keys, {self._value: Column(total), **units, **attributes})
+        values = {self._value: Column(total // count), "total_ns": Column(total)}
+        return Columns(keys, {**values, **self.make_units(len(entries)), **attributes}, count)
+
+    def losses(self) -> Losses:
+        """Return what was lost of rows, and of what programs keep."""
+        return self.add_lost(super().losses())
+
+
+def can_add_up(resolved: ResolvedRequest, measured: tuple[str, ...]) -> bool:
+    """Return whether the kernel can add up all that a request asks: figures of sums, or nothing but histograms.
+
+    A filter on what is measured, or an emit by it, needs each event, but where what an interval added up to is asked.
+    """
+    if resolved.mode == "poll":
+        return True
+    asked = {*resolved.filter_fields, *(emit.attribute for emit in resolved.emits)}
+    is_of_sums = resolved.mode == "count" or {emit.name for emit in resolved.emits} == {"hist"}
+    return is_of_sums and asked.isdisjoint(measured)
+
+
+class TracedEvents(CollectorBase):
+    """The collector of a source that a tracer measures. A family names the tracer, and nothing else."""
+
+    tracer: type[Tracer]
+    _collector: TracedRecords | TracedRows
+
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Choose between records and rows, and open what needs no target."""
+        super().prepare(resolved, context)
+        tracer = self.tracer()
+        adds_up = can_add_up(resolved, tracer.measured)
+        self._collector = TracedRows(tracer) if adds_up else TracedRecords(tracer)
+        self._collector.prepare(resolved, context)
+
+    def attach(self, target: BoundTarget) -> None:
+        """Load the programs for the target, and attach them."""
+        self._collector.attach(target)
+
+    def sample(self, now_ns: int) -> Batch:
+        """Take what came."""
+        return self._collector.sample(now_ns)
+
+    def stop(self) -> Batch:
+        """Detach the programs, and return what was handed over."""
+        return self._collector.stop()
+
+    def losses(self) -> Losses:
+        """Return what was lost."""
+        return self._collector.losses()
+
+    def fields(self) -> Mapping[str, int]:
+        """Return how many records were delivered, where there were any."""
+        return self._collector.fields()
+
+    def row_stamp(self) -> str | None:
+        """Return when rows are stamped, where they are not each at its own event."""
+        return self._collector.row_stamp()
+
+    def in_target_cost(self) -> InTargetCost:
+        """Return what the programs ran, unknown where the kernel did not time them."""
+        return self._collector.in_target_cost()
