@@ -24,6 +24,9 @@ def omn_collectors() -> list[CollectorRow]:
         _collect_threads("sched.switches", "fs:proc:status", "Switches"),
         CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
         _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),
+        CollectorRow(
+            "sched.runqlat", "bpf:raw_tp", "omn_sched.traced:Waits", several_processes=True, histogram_in_kernel=True
+        ),
         _collect_threads("sched.runqlat", "fs:proc:schedstat", "Waits"),
         CollectorRow("sched.runqlat", "fs:proc:cpu_schedstat", "omn_sched.machine:CpuWaits"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
