@@ -137,6 +137,14 @@ class Codex:
         self.line("session_meta", id=self.session, timestamp=stamp(), cwd=os.getcwd(), cli_version="0.150.0")
         self.line("turn_context", model="poppy-5", effort="high")
 
+    def hook(self, event: str, **fields: Any) -> None:
+        """Run the hooks of an event that the configuration has, in a shell; trusted as they are."""
+        path = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "hooks.json"
+        groups = json.loads(path.read_text())["hooks"].get(event, []) if path.exists() else []
+        payload = {"session_id": self.session, "transcript_path": self.file.name, "hook_event_name": event, **fields}
+        for handler in (handler for group in groups for handler in group["hooks"]):
+            subprocess.run(["sh", "-c", handler["command"]], input=json.dumps(payload).encode(), check=False)
+
     def line(self, kind: str, **payload: Any) -> None:
         """Append a line."""
         self.file.write(json.dumps({"timestamp": stamp(), "type": kind, "payload": payload}) + "\n")

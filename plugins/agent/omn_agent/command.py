@@ -91,12 +91,19 @@ Examples:
 @click.option("--harness", type=click.Choice(_NAMES), help="Which agent it is, where its program's name does not say.")
 @click.option("--label", metavar="TEXT", help="A name of this recording's own.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write this file, not there yet.")
+@click.option("--write-hooks", is_flag=True, help="Write hooks into Codex's or Muse's configuration, and say where.")
 @click.pass_obj
-def record_command(application: Any, harness: str | None, label: str | None, output: Path | None) -> int:
+def record_command(
+    application: Any, harness: str | None, label: str | None, output: Path | None, write_hooks: bool
+) -> int:
     """Launch the program after `--`, follow its session files and hooks until it ends, and write what happened.
 
-    Nothing is written into a configuration of the user's. SIGTERM ends the recording, and leaves the program alone.
+    Nothing is written into a configuration of the user's unless --write-hooks asks for it. SIGTERM ends the recording,
+    and leaves the program alone.
     """
+    import os
+
+    from omn_agent.recorder import hook_file
     from omn_agent.recorder.launch import find_harness
     from omn_agent.recorder.published import render_published
     from omn_agent.recorder.record import Wish, record
@@ -105,6 +112,8 @@ def record_command(application: Any, harness: str | None, label: str | None, out
     if not command:
         raise RequestError("nothing says what is to be recorded", "a harness stands after `--`, as it spells itself")
     found = find_harness(command[0]) if harness is None else Harness(harness)
+    if write_hooks:
+        _say(hook_file.write_hooks(found, os.environ))
     click.echo(render_published(record(Wish(found, command, label, output, _say))))
     return 0
 

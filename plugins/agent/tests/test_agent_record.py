@@ -238,3 +238,44 @@ def test_a_harness_that_begins_no_session_leaves_no_recording(bench: Bench) -> N
     assert "no session of the harness was seen" in ran.stderr
     (journal,) = bench.journals()
     assert str(journal) in ran.stderr
+
+
+@pytest.mark.spec("AGT-8")
+def test_codex_gets_hooks_where_they_are_asked_for_and_what_is_written_is_said(bench: Bench) -> None:
+    """They are written once, into a file that was not there; a tool lasts from hook to hook then."""
+    script = """
+        agent = Codex(); agent.hook("SessionStart", source="startup")
+        agent.hook("UserPromptSubmit", prompt="PROMPTWORD"); agent.prompt()
+        agent.hook("PreToolUse", tool_name="shell", tool_use_id="c1", tool_input={"command": "ARGWORD"})
+        agent.tool("c1")
+        agent.hook("PostToolUse", tool_name="shell", tool_use_id="c1", tool_response="RESULTWORD")
+        agent.answer(); agent.hook("Stop", last_assistant_message="ANSWERWORD")
+    """
+    ran = bench.record(script, "--write-hooks", harness="codex", AGENTPROF_CAPTURE_CONTENTS="0")
+    assert ran.code == 0, ran.stderr
+    path = bench.home / ".codex" / "hooks.json"
+    assert f"wrote {str(path)!r}: hooks that, once they are trusted with /hooks, tell a recorder" in ran.stderr
+    assert not bench.find_words(*WRITTEN, *NEVER)
+    trace = bench.read()
+    assert trace.one("shell").args["timing"] == "hook-dispatch"
+    assert trace.one("prompt").args == {"length": 10}
+    written = path.read_bytes()
+    again = bench.record(script, "--write-hooks", "-o", "two.pftrace", harness="codex")
+    assert (again.code, "are omn's already" in again.stderr) == (0, True)
+    assert (path.read_bytes(), bench.read("two.pftrace").one("shell").args["timing"]) == (written, "hook-dispatch")
+
+
+def test_hooks_of_somebody_s_own_are_never_changed(bench: Bench) -> None:
+    """The launch is refused, with what would be written; a harness that needs none written is told so."""
+    path = bench.home / ".codex" / "hooks.json"
+    path.parent.mkdir()
+    path.write_text("{}")
+    ran = bench.record("Path('ran').touch()", "--write-hooks", harness="codex")
+    assert (ran.code, "somebody's own" in ran.stderr, "OMN_AGENT_FOLDER" in ran.stderr) == (2, True, True)
+    assert (path.read_text(), list(bench.work.iterdir())) == ("{}", [])
+    assert bench.record("", "--write-hooks").code == 2
+    (bench.work / ".muse").write_text("in the way")
+    assert bench.record("", "--write-hooks", harness="muse").code == 1
+    (bench.work / ".muse").unlink()
+    assert "no session" in bench.record("", "--write-hooks", harness="muse").stderr
+    assert "OMN_AGENT_FOLDER" in (bench.work / ".muse" / "hooks.json").read_text()

@@ -81,7 +81,8 @@ def _choose_files(content: JournalContent) -> tuple[list[Path], bool]:
     owned = {path for path in files if path in content.owned or path.stem in named or path.parent.name in named}
     if not owned and not content.owned and not named - {None}:
         folder = find_text(content.begin, "working_folder")
-        return [path for path in files if folder in _list_folders(content, path)], True
+        is_by_folder = content.harness is Harness.CLAUDE  # each of its files stands in its working folder's own
+        return [path for path in files if is_by_folder or folder in _list_folders(content, path)], True
     children = {path for path in files if any(_is_below(path, parent) for parent in owned)}
     sessions = {find_text(record, "sessionId") for path in owned for record in content.records[path][:1]}
     beside = {path for path in files if find_text(content.records[path][0], "sessionId") in sessions - {None}}

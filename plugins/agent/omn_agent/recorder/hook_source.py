@@ -18,6 +18,7 @@ from omn_agent.harness import Harness
 from omn_agent.hook.client import get_client, is_compiled
 from omn_agent.importing.fields import find_count, find_text, get_object
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
+from omn_agent.recorder.hook_file import CONTENT_VARIABLE, FOLDER_VARIABLE, find_hook_file, has_hooks
 from omn_core.api import MachineRefused
 
 EVENTS = (
@@ -36,7 +37,8 @@ EVENTS = (
 )
 """The events that a recording is told of."""
 
-_SILENT = "no hook told anything: tools last from line to line of the session file (a setting or policy stops hooks)"
+_SILENT = "no hook told anything (settings, policies or a lack of trust stop hooks): tools last from line to line"
+_SLOW = ("each hook costs a start of Python: no compiler was there when omn-agent was installed",)
 _BACKLOG = 4096
 _LONGEST_MESSAGE = 1 << 20
 _TIMEOUT_S = 5
@@ -57,7 +59,7 @@ class HookSource:
     _is_expected: bool = False
 
     def prepare(self, launch: Launch) -> Preparation:
-        """Listen, and let Claude Code run the client at each event of this launch; others' hooks stay as they are."""
+        """Listen, and let Claude Code run the client at each event of this launch; others' hooks stand in files."""
         self._folder = launch.folder
         (launch.folder / "spool").mkdir(mode=0o700)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -70,9 +72,11 @@ class HookSource:
             os.close(descriptor)
         self._listener.listen(_BACKLOG)
         self._epoll.register(self._listener, select.EPOLLIN)
-        if launch.harness is not Harness.CLAUDE:
-            return Preparation()
-        return self._prepare_claude(launch)
+        if launch.harness is Harness.CLAUDE:
+            return self._prepare_claude(launch)
+        self._is_expected = has_hooks(find_hook_file(launch.harness, launch.environment))
+        told = {FOLDER_VARIABLE: str(launch.folder), CONTENT_VARIABLE: "on" if launch.has_content else "off"}
+        return Preparation(environment=told, degradations=_SLOW if self._is_expected and not is_compiled() else ())
 
     def fileno(self) -> int:
         """Return the epoll that the socket and its connections are in."""
@@ -118,10 +122,7 @@ class HookSource:
         write_private(plugin / ".claude-plugin" / "plugin.json", json.dumps(manifest).encode())
         hooks = make_hooks(launch.harness, launch.folder, launch.has_content)
         write_private(plugin / "hooks" / "hooks.json", json.dumps({"hooks": hooks}).encode())
-        slow = (
-            () if is_compiled() else ("each hook costs a start of Python: no compiler was there at the installation",)
-        )
-        return Preparation(arguments=("--plugin-dir", str(plugin)), degradations=slow)
+        return Preparation(arguments=("--plugin-dir", str(plugin)), degradations=() if is_compiled() else _SLOW)
 
     def _accept(self) -> None:
         assert self._listener is not None

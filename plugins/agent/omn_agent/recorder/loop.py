@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from omn_agent.harness import Harness
 from omn_agent.importing.fields import find_count, find_text, parse_time
 from omn_agent.recorder.allowed import filter_record
 from omn_agent.recorder.clock import Reading, Timeline, read_clocks
@@ -21,7 +22,6 @@ from omn_agent.recorder.launch import Launched, read_start, read_usage
 from omn_agent.recorder.places import Places, find_open_files, list_children
 from omn_agent.recorder.signals import Wakeup
 
-_LOOK_S = 0.25
 _SECOND_NS = 1_000_000_000
 _CLOCKS_EVERY_S = 10
 
@@ -58,14 +58,13 @@ class Recorder:
             due_ns = time.monotonic_ns() + _SECOND_NS
             reason = None
             while reason is None:
-                for descriptor, _ in epoll.poll(_LOOK_S):
+                for descriptor, _ in epoll.poll(max(0, due_ns - time.monotonic_ns()) / _SECOND_NS):
                     if descriptor in by_descriptor:
                         self._receive(by_descriptor[descriptor])
                     elif descriptor == self.launched.pidfd:
                         reason = ENDED
                     elif self.wakeup.is_stopped():
                         reason = STOPPED
-                self._look()
                 if time.monotonic_ns() >= due_ns:
                     self._do_each_second()
                     due_ns = time.monotonic_ns() + _SECOND_NS
@@ -129,8 +128,10 @@ class Recorder:
         self._seconds += 1
         for source in self.sources:
             self._receive(source)
-        for path in find_open_files(self.launched.pid, self.places.get_root()):
-            self._own(path, "descriptor")
+        if self.places.harness is Harness.CODEX:  # the others open their files for each line alone
+            for path in find_open_files(self.launched.pid, self.places.get_root()):
+                self._own(path, "descriptor")
+        self._look()
         self._sample()
         if self._seconds % _CLOCKS_EVERY_S == 0:
             self._read_clocks()

@@ -15,6 +15,11 @@ from omn_agent.harness import Harness
 _LONGEST_FOLDER = 200
 
 
+def get_codex_home(environment: Mapping[str, str]) -> Path:
+    """Return Codex's folder: `CODEX_HOME`, else `~/.codex`."""
+    return Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or "/") / ".codex")
+
+
 @attrs.frozen
 class Places:
     """A harness's session files, as its environment and its working folder say."""
@@ -29,7 +34,7 @@ class Places:
         if self.harness is Harness.CLAUDE:
             return Path(self.environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
         if self.harness is Harness.CODEX:
-            return Path(self.environment.get("CODEX_HOME") or home / ".codex") / "sessions"
+            return get_codex_home(self.environment) / "sessions"
         if self.harness is Harness.PI:
             return Path(self.environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "sessions"
         return Path(self.environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "muse" / "sessions"
