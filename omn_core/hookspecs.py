@@ -78,8 +78,8 @@ def omn_targets() -> Sequence[TargetRow]:
 def omn_stacks() -> Sequence[StackRow]:
     """Return a row for each way to walk a stack that this plugin has, by its name in the catalog's `unwind.yaml`.
 
-    The row's object is asked `find_misfit(target, context)` with a `Target` and a `ProbeContext` where nobody forces a
-    way: a clause on why another suits the target better, or None. One that raises does not suit.
+    The row's object is asked `find_misfit(target, context, mode)` with a `Target` and a `ProbeContext` where nobody
+    forces a way: a clause on why another suits the target better, or None. One that raises does not suit.
     """
     raise AssertionError("a specification, never called")
 

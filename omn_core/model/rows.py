@@ -109,8 +109,8 @@ class CommandRow:
 class StackRow:
     """A way to walk a stack, by its name in the catalog's `unwind.yaml`: `role` is `walk`.
 
-    The object is asked `find_misfit(target, context)`: why this is not the way that suits a target, in a clause, None
-    where it is. A launched program's target names the file that is executed.
+    The object is asked `find_misfit(target, context, mode)`: why this is not the way that suits a target, in a clause,
+    None where it is. A launched program's target names the file that is executed.
     """
 
     name: str

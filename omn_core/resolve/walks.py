@@ -105,7 +105,7 @@ def _suit(link: Link, reference: str, resolved: ResolvedRequest, registry: Regis
     target = _find_program(resolved.target)
     context = ProbeContext(target.kind, probes.sysroot, resolved.bound and resolved.bound.place, target.tasks)
     try:
-        misfit: Any = registry.load(reference).find_misfit(target, context)
+        misfit: Any = registry.load(reference).find_misfit(target, context, resolved.mode)
     except PLUGIN_FAULTS as error:  # a guarded plugin call
         misfit = f"asking whether it suits the target raised {type(error).__name__}: {error}"
     return link if misfit is None else attrs.evolve(link, state=LinkState.TARGET, reason=str(misfit))

@@ -20,6 +20,8 @@ DECLARATIONS = """
         uint64_t sample_type;
         uint32_t wakeup_bytes;
         uint32_t max_stack;
+        uint64_t user_registers;
+        uint32_t user_stack_bytes;
     };
     int omn_event_open(const struct omn_event *event, int pid, int cpu, int is_cgroup);
     int omn_events_read(const int *descriptors, size_t count, size_t words, uint64_t *values);
@@ -37,6 +39,7 @@ DECLARATIONS = """
         uint64_t samples;
         uint64_t addresses;
         uint64_t others;
+        uint64_t stack_bytes;
         uint64_t bytes;
     };
     struct omn_samples {
@@ -51,16 +54,20 @@ DECLARATIONS = """
         uint64_t *chain_ends;
         uint32_t *kernel_frames;
         uint64_t *addresses;
+        uint64_t *registers;
+        uint64_t *stack_ends;
+        uint8_t *stacks;
     };
     void omn_records_count(const uint8_t *data, uint64_t length, uint32_t parts, struct omn_record_counts *counts);
     void omn_records_decode(const uint8_t *data, uint64_t length, uint32_t parts, struct omn_samples *samples,
                             uint64_t *others);
 
     static const uint32_t OMN_EVENT_DISABLED, OMN_EVENT_INHERIT, OMN_EVENT_ENABLE_ON_EXEC, OMN_EVENT_EXCLUDE_KERNEL,
-        OMN_EVENT_FREQUENCY, OMN_EVENT_RECORDS_MAPPINGS, OMN_EVENT_RECORDS_TASKS;
-    static const uint32_t OMN_PERIODS, OMN_CHAINS, OMN_ACCESSES, OMN_STREAMS;
-    static const uint64_t OMN_SAMPLE_TYPE, PERF_SAMPLE_ADDR, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_PERIOD,
-        PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_RAW;
+        OMN_EVENT_FREQUENCY, OMN_EVENT_RECORDS_MAPPINGS, OMN_EVENT_RECORDS_TASKS, OMN_EVENT_EXCLUDE_USER_CHAIN;
+    static const uint32_t OMN_PERIODS, OMN_CHAINS, OMN_ACCESSES, OMN_STREAMS, OMN_USER_REGISTERS, OMN_USER_STACKS,
+        OMN_REGISTER_COUNT;
+    static const uint64_t OMN_SAMPLE_TYPE, OMN_REGISTER_MASK, PERF_SAMPLE_ADDR, PERF_SAMPLE_STREAM_ID,
+        PERF_SAMPLE_PERIOD, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER;
     static const uint32_t PERF_RECORD_LOST, PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_THROTTLE,
         PERF_RECORD_UNTHROTTLE, PERF_RECORD_FORK, PERF_RECORD_SAMPLE, PERF_RECORD_MMAP2, PERF_RECORD_LOST_SAMPLES;
     static const uint32_t PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_MMAP_BUILD_ID;

@@ -83,16 +83,17 @@ int main(int argc, char **argv)
     for (int round = atoi(argv[3]); round > 0; round--) {
         size_t size = random() % 4 ? held : (size_t)random() % held + 1;
         struct omn_frame_table table = {.content = copy(whole, size), .size = size,
-                                        .address = strtoull(argv[2], NULL, 16)};
+                                        .address = strtoull(argv[2], NULL, 16),
+                                        .debug_at = random() % 4 ? size : (size_t)random() % size};
         uint8_t *content = (uint8_t *)table.content;
         uint64_t *columns[3];
 
         for (long damage = random() % 80; damage > 0; damage--)
             content[(size_t)random() % size] = (uint8_t)(random() % 3 ? random() : random() % 2 ? 0xff : 0x80);
-        table.count = omn_list_frames(content, size, table.address, NULL, NULL, NULL, 0);
+        table.count = omn_list_frames(content, size, table.address, table.debug_at, NULL, NULL, NULL, 0);
         for (int column = 0; column < 3; column++)
             columns[column] = malloc(table.count * 8 + 1);
-        omn_list_frames(content, size, table.address, columns[0], columns[1], columns[2], table.count);
+        omn_list_frames(content, size, table.address, table.debug_at, columns[0], columns[1], columns[2], table.count);
         sort(columns[0], columns[1], columns[2], table.count);
         table.starts = columns[0];
         table.ends = columns[1];

@@ -52,7 +52,7 @@ class Walk:
     def __init__(self, answer):
         self.answer = answer
 
-    def find_misfit(self, target, context):
+    def find_misfit(self, target, context, mode):
         if self.answer == "raise":
             raise RuntimeError("it fell over")
         return self.answer and self.answer.format(target=target)

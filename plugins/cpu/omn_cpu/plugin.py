@@ -75,5 +75,6 @@ def _sample(source: str, backend: str, name: str, *, needs_process: bool = False
         needs_process=needs_process,
         weighs_samples=True,
         reads_stacks=True,
+        walks=("fp+leaf", "dwarf", "fp", "none"),
         symbols=("none", "local", "debuginfod"),
     )

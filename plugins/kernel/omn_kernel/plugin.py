@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from omn_core.api import RequirementRow, StackRow, TargetRow, hookimpl
@@ -50,7 +51,10 @@ def omn_requirements() -> Sequence[RequirementRow]:
 def omn_stacks() -> Sequence[StackRow]:
     """Return a row for each way to walk a stack."""
     walks = "omn_kernel.unwind.choosing"
-    return [StackRow("fp", f"{walks}:FP", "walk"), StackRow("none", f"{walks}:NONE", "walk")]
+    everywhere = [StackRow("fp", f"{walks}:FP", "walk"), StackRow("none", f"{walks}:NONE", "walk")]
+    if os.uname().machine != "x86_64":
+        return everywhere
+    return [StackRow("fp+leaf", f"{walks}:FP_LEAF", "walk"), StackRow("dwarf", f"{walks}:DWARF", "walk"), *everywhere]
 
 
 @hookimpl

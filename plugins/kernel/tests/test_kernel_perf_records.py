@@ -6,11 +6,12 @@ import struct
 
 import attrs
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from omn_kernel.native._perf import lib
 from omn_kernel.perf.attributes import Sampling
-from omn_kernel.perf.chains import compute_addresses
+from omn_kernel.perf.call_stacks import compute_chain_sites
 from omn_kernel.perf.records import (
     Ended,
     Lost,
@@ -82,7 +83,7 @@ def test_the_address_of_a_caller_is_inside_its_call() -> None:
         make_sample(7, 7, 3, 0, 1, [USER, 0x600, 0x700]),
         make_sample(7, 7, 4, 0, 1, [KERNEL, 0xFFFF800000000030]),
     ).samples
-    assert compute_addresses(samples).tolist() == [
+    assert compute_chain_sites(samples).tolist() == [
         0xFFFF800000000010,
         0xFFFF80000000001F,
         0x400,
@@ -98,6 +99,55 @@ def test_samples_without_chains_have_none() -> None:
     samples = parse(make_sample(1, 1, 5, 0, 3), make_sample(1, 1, 6, 0, 3), has_chains=False).samples
     assert samples.chain_lengths.tolist() == [0, 0]
     assert samples.time.tolist() == [5, 6]
+
+
+ORDER = (0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15)
+"""Where DWARF puts each register that the kernel dumps: rax rbx rcx rdx rsi rdi rbp rsp rip r8 to r15."""
+
+
+def make_copy(abi: int, stack: bytes, room: int = 64) -> bytes:
+    """Make the end of a sample: registers that are a hundred more than their number in DWARF, and a stack."""
+    body = struct.pack("=Q", abi) + (struct.pack("=17Q", *(100 + one for one in ORDER)) if abi else b"")
+    if not room:
+        return body + struct.pack("=Q", 0)
+    return body + struct.pack("=Q", room) + stack.ljust(room, b"?") + struct.pack("=Q", len(stack))
+
+
+@pytest.mark.spec("STK-2")
+def test_registers_stand_as_dwarf_numbers_them_and_stacks_as_far_as_they_were_there() -> None:
+    """A sample each of a program, of one of 32 bits, of the kernel's own task, and of a program whose stack was out."""
+    fixed = struct.pack("=QiiQIIQ", 0x400, 7, 7, 5, 0, 0, 3) + struct.pack("=QQQ", 2, KERNEL, 0xFFFF800000000010)
+    bodies = [make_copy(2, b"abcdefgh"), make_copy(1, b"12345678"), make_copy(0, b"", 0), make_copy(2, b"")]
+    data = b"".join(make_record(lib.PERF_RECORD_SAMPLE, fixed + body) for body in bodies)
+    sampling = Sampling(hz=997, has_chains=True, excludes_user_chains=True, copies_registers=True, stack_bytes=64)
+    samples = parse_records(np.frombuffer(data, np.uint8), sampling).samples
+    copied = samples.copied
+    assert copied is not None
+    assert copied.registers[0].tolist() == [100 + number for number in range(17)]
+    assert not copied.registers[1:3].any()
+    assert copied.registers[3].any()
+    assert [bytes(copied.stacks[a:b]) for a, b in zip(copied.starts, copied.ends, strict=True)] == [
+        b"abcdefgh",
+        b"",
+        b"",
+        b"",
+    ]
+    assert samples.kernel_frames.tolist() == [1, 1, 1, 1]
+    both = Samples.concatenate([samples, samples]).copied
+    assert both is not None
+    assert [bytes(both.stacks[a:b]) for a, b in zip(both.starts, both.ends, strict=True)][4] == b"abcdefgh"
+    assert samples.nbytes > samples.drop_chains().nbytes
+
+
+@given(st.binary(max_size=400))
+def test_copies_that_are_none_are_read_within_their_record(body: bytes) -> None:
+    """Whatever a sample ends in, nothing beyond it is read, and what was copied lies inside it."""
+    data = np.frombuffer(make_record(lib.PERF_RECORD_SAMPLE, body), np.uint8)
+    sampling = Sampling(hz=997, has_chains=True, copies_registers=True, stack_bytes=64)
+    samples = parse_records(data, sampling).samples
+    if len(samples):
+        assert samples.copied is not None
+        assert len(samples.copied.stacks) <= len(body)
 
 
 def test_a_fixed_period_is_what_each_sample_stands_for() -> None:

@@ -18,7 +18,7 @@ from shapes import make_resolved
 
 from omn_core.api import Batch, BoundTarget, MachineRefused, Need, ProbeContext, RequestError, State
 from omn_core.model.batch import Names
-from omn_core.model.collector import RunContext
+from omn_core.model.collector import MEMORY_BYTES, RunContext
 from omn_core.model.request import Request
 from omn_core.model.stacks import Stacks
 from omn_core.model.walks import WalkChoice
@@ -54,7 +54,8 @@ class Sampled:
             pytest.skip(f"perf events are closed to this user: {answer.reason}")
         self.collector = collector
         self.stacks = Stacks()
-        self.context = RunContext(Names(), time.monotonic_ns, stacks=self.stacks)
+        memory_bytes = asked.pop("memory_bytes", MEMORY_BYTES)
+        self.context = RunContext(Names(), time.monotonic_ns, memory_bytes=memory_bytes, stacks=self.stacks)
         self._target = target
         walk = WalkChoice(asked.pop("stack", "fp"))
         request = Request("f.x", mode, target=target.target, **asked)
@@ -161,7 +162,7 @@ def test_a_longer_period_weighs_each_sample(workload: Start) -> None:
 @pytest.mark.spec("RUN-6")
 def test_what_found_no_room_is_known_by_the_events_own_count(workload: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Traced into rings that are too small: delivered and lost are what the event counted, the last records too."""
-    monkeypatch.setattr("omn_kernel.perf.sampled.Rings", lambda descriptors: Rings(descriptors, 8192))
+    monkeypatch.setattr("omn_kernel.perf.sampled.Rings", lambda descriptors, _: Rings(descriptors, 8192))
     child = workload(touch_pages(2000))
     child.wait("ready")
     sampled = Sampled(Faults(), bind_processes(child.pid), mode="trace")
@@ -194,14 +195,35 @@ def test_what_finds_no_room_in_memory_is_counted(workload: Start) -> None:
     """Past the bound of a request samples are dropped, with the reason."""
     child = workload(spin(100_000_000))
     child.wait("ready")
-    sampled = Sampled(Clock(), bind_processes(child.pid))
-    object.__setattr__(sampled.collector.context, "memory_bytes", 10)
+    sampled = Sampled(Clock(), bind_processes(child.pid), memory_bytes=10)
     child.release()
     child.wait("spun")
     assert len(sampled.finish()) == 0
     losses = sampled.collector.losses()
     assert losses.dropped > 50
     assert "10 bytes" in losses.reasons[0]
+
+
+@pytest.mark.spec("STK-2")
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="stacks are walked on x86-64 alone")
+def test_copies_are_walked_early_where_memory_runs_short(workload: Start) -> None:
+    """A bound that a twentieth of the copies would fill holds every sample, with its stack."""
+    child = workload(
+        make_workload("burn in steps", "step('ready')\nfor _ in range(8):\n    burn(50_000_000)\n    step('on')")
+    )
+    child.wait("ready")
+    sampled = Sampled(Clock(), bind_processes(child.pid), stack="dwarf", memory_bytes=400_000)
+    for _ in range(8):
+        child.release()
+        child.wait("on")
+        sampled.collector.sample(sampled.context.clock())
+    batch = sampled.finish()
+    assert sampled.collector.losses().is_empty
+    assert len(batch) > 300
+    assert any("stacks were walked in the window" in one for one in sampled.collector.facts())
+    assert batch.stack is not None
+    assert (batch.stack >= 0).all()
+    assert "_start" in {sampled.stacks.get_frames(int(one))[-1].label for one in batch.stack}
 
 
 def test_nothing_stays_open(workload: Start) -> None:

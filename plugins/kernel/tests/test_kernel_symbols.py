@@ -307,7 +307,7 @@ def test_no_more_files_are_held_than_a_share_of_what_may_be_open(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The rest of a run needs files too: what is past the share is opened when it is asked for."""
-    monkeypatch.setattr("omn_kernel.symbols.namers._MOST_HELD", 1)
+    monkeypatch.setattr("omn_kernel.symbols.held._MOST_HELD", 1)
     path = build(tmp_path)
     with telling(str(path)) as teller:
         before = len(os.listdir("/proc/self/fd"))

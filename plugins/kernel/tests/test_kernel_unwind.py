@@ -19,14 +19,16 @@ import pytest
 from compiled import compile_c, run_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from omn_kernel.elf.image import read_image
 from omn_kernel.elf.source import File, Memory
 from omn_kernel.symbols.mappings import parse_mappings
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
+from omn_kernel.unwind.copied import REGISTERS, CopiedStacks
 from omn_kernel.unwind.ranges import FrameTables
 from omn_kernel.unwind.tables import FrameTable, index_frames, read_frame_table
-from omn_kernel.unwind.walking import REGISTERS, Chains, CodeRange, Ended, Walker
+from omn_kernel.unwind.walking import Chains, CodeRange, Ended, Found, Walker
 from stepped import LIBRARY, PROGRAM, Step, iter_callers, read_steps
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="stacks are walked on x86-64 alone")
@@ -85,7 +87,12 @@ def tracing(folder: Path, program: str = PROGRAM, *flags: str) -> Iterator[Trace
 def walk(ranges: list[CodeRange], steps: list[Step], deepest: int = 1024) -> Chains:
     registers = np.array([step.registers for step in steps], np.uint64)
     offsets = np.cumsum([0, *(len(step.stack) for step in steps)]).astype(np.uint64)
-    return Walker(ranges).walk(registers, b"".join(step.stack for step in steps), offsets, deepest=deepest)
+    return Walker(ranges).walk(copy(registers, b"".join(step.stack for step in steps), offsets), deepest=deepest)
+
+
+def copy(registers: NDArray[np.uint64], stacks: bytes, offsets: NDArray[np.uint64]) -> CopiedStacks:
+    """Make copies of stacks that lie end to end."""
+    return CopiedStacks(registers, np.frombuffer(stacks, np.uint8), offsets[:-1], offsets[1:])
 
 
 @pytest.mark.spec("STK-2")
@@ -126,9 +133,10 @@ def test_a_signals_frame_tells_where_it_interrupted_exactly(tmp_path: Path) -> N
         starts = np.concatenate([[0], chains.ends[:-1]])
         exact = np.flatnonzero(chains.is_exact)
         assert set(starts.tolist()) <= set(exact.tolist())
-        interrupted = [one for one in exact.tolist() if one not in set(starts.tolist())]
-        assert interrupted
-        assert {int(chains.addresses[one - 1]) for one in interrupted} == {traced.restorer}
+        inner = [one for one in exact.tolist() if one not in set(starts.tolist())]
+        restorers = [one for one in inner if chains.addresses[one] == traced.restorer]
+        assert restorers
+        assert set(inner) - set(restorers) == {one + 1 for one in restorers}
         sites = chains.compute_call_sites()
         assert (sites[exact] == chains.addresses[exact]).all()
         assert (sites + 1 >= chains.addresses).all()
@@ -178,6 +186,28 @@ def test_a_walk_ends_in_code_without_unwind_information(tmp_path: Path) -> None:
             assert partial.reasons[number] == (Ended.NO_TABLE if inside else Ended.ROOT)
             ended += bool(inside)
         assert ended
+
+
+@pytest.mark.spec("STK-2")
+@pytest.mark.parametrize("compressed", [(), ("-Wl,--compress-debug-sections=zlib",)], ids=["plain", "compressed"])
+def test_code_that_only_a_debug_frame_knows_is_walked_by_it(compressed: tuple[str, ...], tmp_path: Path) -> None:
+    """A program built without .eh_frame and with what its debugger needs: every caller, as with the other; and where
+    both know a function, as of the C library, nothing changes."""
+    flags = ("-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-exceptions", *compressed)
+    with tracing(tmp_path, PROGRAM, *flags) as traced:
+        with File(str(tmp_path / "stepped")) as file:
+            table = read_frame_table(read_image(file))
+        assert table is not None
+        assert (table.entries >= table.debug_at).sum() > 5
+        chains = walk(traced.make_ranges(), traced.steps)
+        base = chains.get_chain(0).tolist()[1:]
+        assert traced.name([one - 1 for one in base])[0] == "main"
+        wrong = [
+            number
+            for number, callers in enumerate(iter_callers(traced.steps, base, traced.restorer))
+            if chains.get_chain(number).tolist()[1:] != callers
+        ]
+        assert not wrong
 
 
 def find_libc() -> str:
@@ -238,7 +268,7 @@ def walk_made(instructions: bytes, stack: bytes = b"", at: int = CODE + 0x20, **
     for name, value in registers.items():
         row[0, int(name[1:])] = value
     walker = Walker([CodeRange(CODE, CODE + SIZE, 0, make_table(instructions))])
-    return walker.walk(row, stack, np.array([0, len(stack)], np.uint64))
+    return walker.walk(copy(row, stack, np.array([0, len(stack)], np.uint64)))
 
 
 def evaluate(expression: bytes, stack: bytes = b"", **registers: int) -> int | Ended:
@@ -324,6 +354,7 @@ def test_an_expression_that_cannot_be_followed_ends_the_walk(expression: bytes, 
 
 
 RETURN = 0xABCDEF
+RETURN_AT = CODE + 0x81
 
 
 @pytest.mark.spec("STK-2")
@@ -385,14 +416,51 @@ def test_a_register_that_was_popped_already_is_the_callers(tmp_path: Path) -> No
     assert chains.addresses.tolist() == [CODE + 0x20, CODE + 0x41, RETURN]
 
 
+@pytest.mark.spec("STK-2")
+def test_the_entry_of_an_object_has_no_caller() -> None:
+    """Where the kernel begins to run it there is nothing to return to, and its code need not say so."""
+    rows = np.zeros((2, REGISTERS), np.uint64)
+    rows[:, RIP] = CODE + 0x20, CODE + 0x80
+    ranges = [CodeRange(CODE, CODE + SIZE, 0, None, CODE + 0x10)]
+    chains = Walker(ranges).walk(copy(rows, b"", np.zeros(3, np.uint64)))
+    assert chains.reasons.tolist() == [Ended.ROOT, Ended.NO_TABLE]
+
+
+@pytest.mark.spec("STK-7")
+@pytest.mark.parametrize(
+    ("instructions", "stack", "pointer", "found"),
+    [
+        (b"", [RETURN_AT], 0x9000, Found.FRAMELESS),
+        (b"\x0e\x10\x86\x02", [0x9000, RETURN_AT], 0x9000, Found.FRAMELESS),  # pushed, and not set yet
+        (b"\x0e\x10\x86\x02", [0x9000, RETURN_AT], 0x1234, Found.CLOBBERED),  # pushed, and used for something else
+        (b"\x0e\x10\x86\x02\x0d\x06", [0x9000, RETURN_AT], 0x7000, Found.FRAMED),
+        (b"\x0f\x04\x76\x78\x06\x22", [0x7010], 0x7000, Found.UNKNOWN),  # what it reads was not copied
+        (b"", [0x99999999], 0x9000, Found.UNKNOWN),  # no code is there
+        (b"", [], 0x9000, Found.UNKNOWN),
+    ],
+    ids=["nothing pushed", "pushed", "clobbered", "framed", "not copied", "no code", "no stack"],
+)
+def test_the_caller_of_where_a_sample_was_taken_is_found_by_the_codes_own_rule(
+    instructions: bytes, stack: list[int], pointer: int, found: Found
+) -> None:
+    """And whether a walk by frame pointers finds it: by what the register holds, against what the caller's did."""
+    row = np.zeros((1, REGISTERS), np.uint64)
+    row[0, [6, RSP, RIP]] = pointer, 0x7000, CODE + 0x20
+    content = struct.pack(f"<{len(stack)}Q", *stack)
+    walker = Walker([CodeRange(CODE, CODE + SIZE, 0, make_table(instructions))])
+    callers = walker.find_callers(copy(row, content, np.array([0, len(content)], np.uint64)))
+    assert callers.found.tolist() == [found]
+    assert callers.addresses.tolist() == [0 if found is Found.UNKNOWN else RETURN_AT]
+
+
 def test_offsets_that_are_not_the_stacks_are_refused() -> None:
     """Too few, backwards, and past the end."""
     walker = Walker([])
     rows = np.zeros((1, REGISTERS), np.uint64)
     for offsets in ([0], [0, 9], [5, 3]):
-        with pytest.raises(ValueError, match="are not those of 1 stacks"):
-            walker.walk(rows, b"12345678", np.array(offsets, np.uint64))
-    empty = walker.walk(np.empty((0, REGISTERS), np.uint64), b"", np.array([0], np.uint64))
+        with pytest.raises(ValueError, match="are not those of"):
+            walker.walk(copy(rows, b"12345678", np.array(offsets, np.uint64)))
+    empty = walker.walk(copy(np.empty((0, REGISTERS), np.uint64), b"", np.array([0], np.uint64)))
     assert (len(empty.addresses), len(empty.ends)) == (0, 0)
 
 
@@ -423,7 +491,7 @@ def test_damaged_tables_and_any_stack_end_in_a_reason(libc_frames: tuple[bytes, 
     walker = Walker([CodeRange(0, (1 << 64) - 1, 0, table)])
     stacks = stack * len(rows)
     offsets = np.arange(len(rows) + 1, dtype=np.uint64) * np.uint64(len(stack))
-    chains = walker.walk(rows, stacks, offsets, deepest=64)
+    chains = walker.walk(copy(rows, stacks, offsets), deepest=64)
     assert len(chains.addresses) <= 64 * len(rows)
     assert set(chains.reasons.tolist()) <= {int(one) for one in Ended}
 

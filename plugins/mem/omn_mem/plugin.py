@@ -48,6 +48,7 @@ def omn_collectors() -> Sequence[CollectorRow]:
             several_processes=True,
             weighs_samples=True,
             reads_stacks=True,
+            walks=("fp+leaf", "dwarf", "fp", "none"),
             symbols=("none", "local", "debuginfod"),
         ),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),

@@ -47,5 +47,6 @@ def _sample(source: str, name: str) -> CollectorRow:
         several_processes=True,
         weighs_samples=True,
         reads_stacks=True,
+        walks=("fp+leaf", "dwarf", "fp", "none"),
         symbols=("none", "local", "debuginfod"),
     )

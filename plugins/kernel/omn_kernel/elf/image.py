@@ -64,7 +64,7 @@ class Segment:
 
 @attrs.frozen(eq=False)
 class Image:
-    """An ELF image. `order` is numpy's sign for its byte order."""
+    """An ELF image. `order` is numpy's sign for its byte order, `entry` where it begins to run, 0 where it does not."""
 
     source: Source
     is_64: bool
@@ -72,6 +72,7 @@ class Image:
     machine: int
     sections: tuple[Section, ...]
     segments: tuple[Segment, ...]
+    entry: int = 0
 
     def find_section(self, name: bytes) -> Section | None:
         """Find the first section of a name, None where there is none or its bytes were stripped."""
@@ -99,7 +100,7 @@ def read_image(source: Source) -> Image:
     is_64, order = ident[4] == 2, "<" if ident[5] == 1 else ">"
     layout = struct.Struct(order + _HEADER[is_64])
     fields = layout.unpack(source.read(16, layout.size))
-    _, machine, _, _, segments_at, sections_at, _, _, segment_size, segments, section_size, sections, names = fields
+    _, machine, _, entry, segments_at, sections_at, _, _, segment_size, segments, section_size, sections, names = fields
     records = _read_sections(source, is_64, order, sections_at, section_size, sections)
     return Image(
         source=source,
@@ -108,6 +109,7 @@ def read_image(source: Source) -> Image:
         machine=machine,
         sections=_name_sections(source, records, names),
         segments=_read_segments(source, is_64, order, segments_at, segment_size, segments),
+        entry=entry,
     )
 
 

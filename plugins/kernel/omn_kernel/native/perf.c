@@ -33,6 +33,9 @@ int omn_event_open(const struct omn_event *event, int pid, int cpu, int is_cgrou
     attributes.watermark = event->wakeup_bytes != 0;
     attributes.wakeup_watermark = event->wakeup_bytes;
     attributes.sample_max_stack = (uint16_t)event->max_stack;
+    attributes.exclude_callchain_user = (event->flags & OMN_EVENT_EXCLUDE_USER_CHAIN) != 0;
+    attributes.sample_regs_user = event->user_registers;
+    attributes.sample_stack_user = event->user_stack_bytes;
     if (event->sample_type != 0) {
         attributes.sample_id_all = 1;
         attributes.use_clockid = 1;

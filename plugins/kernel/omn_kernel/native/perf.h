@@ -13,6 +13,7 @@
 #define OMN_EVENT_FREQUENCY 16u
 #define OMN_EVENT_RECORDS_MAPPINGS 32u
 #define OMN_EVENT_RECORDS_TASKS 64u
+#define OMN_EVENT_EXCLUDE_USER_CHAIN 128u
 
 /* What struct perf_event_attr holds in bit fields and unions, in fields of their own. config1 and config2 are the
    event's own (for a uprobe: path and offset). sample_period is a frequency where the flag says so. Records are
@@ -28,6 +29,8 @@ struct omn_event {
     uint64_t sample_type;
     uint32_t wakeup_bytes;
     uint32_t max_stack;
+    uint64_t user_registers;
+    uint32_t user_stack_bytes;
 };
 
 /* Open an event of a task (cpu -1), of a cpu (pid -1), or of a cgroup on a cpu (pid its folder's descriptor). */

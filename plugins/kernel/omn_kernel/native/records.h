@@ -13,6 +13,17 @@
 #define OMN_CHAINS 2u
 #define OMN_ACCESSES 4u
 #define OMN_STREAMS 8u
+#define OMN_USER_REGISTERS 16u
+#define OMN_USER_STACKS 32u
+
+/* Registers that a sample takes of the program, in DWARF's numbers: its return address is where the program was. None
+   are asked for where the processor is not x86-64. */
+#define OMN_REGISTER_COUNT 17u
+#if defined(__x86_64__)
+#define OMN_REGISTER_MASK 0xff01ffull /* PERF_REG_X86_AX to PERF_REG_X86_IP, PERF_REG_X86_R8 to PERF_REG_X86_R15 */
+#else
+#define OMN_REGISTER_MASK 0ull
+#endif
 
 /* How much there is in some bytes: samples, addresses of their chains, and other records; and the bytes that held whole
    records, less than were given where what follows is none. */
@@ -20,12 +31,15 @@ struct omn_record_counts {
     uint64_t samples;
     uint64_t addresses;
     uint64_t others;
+    uint64_t stack_bytes;
     uint64_t bytes;
 };
 
 /* A column of each field, as long as there are samples; a period that was not asked for is zero, `accessed` and `stream`
-   may then be empty. chain_ends counts the addresses up to the end of each sample's chain, kernel_frames those at its beginning
-   that are the kernel's. */
+   may then be empty. chain_ends counts the addresses up to the end of each sample's chain, kernel_frames those at its
+   beginning that are the kernel's. registers has a row of OMN_REGISTER_COUNT for each sample, zeros for one that has none
+   or those of a 32-bit program; stack_ends counts the bytes of stacks up to the end of each sample's, which is as much as
+   was there to be copied. */
 struct omn_samples {
     uint64_t *ip;
     int32_t *pid;
@@ -38,6 +52,9 @@ struct omn_samples {
     uint64_t *chain_ends;
     uint32_t *kernel_frames;
     uint64_t *addresses;
+    uint64_t *registers;
+    uint64_t *stack_ends;
+    uint8_t *stacks;
 };
 
 /* Count what stands in some bytes. parts says what else the samples were asked for. */

@@ -8,7 +8,7 @@
 
 #include "unwind.h"
 
-enum { STACK_POINTER = 7, RETURN_ADDRESS = 16 };
+enum { FRAME_POINTER = 6, STACK_POINTER = 7, RETURN_ADDRESS = 16 };
 
 struct reader {
     const uint8_t *at;
@@ -89,6 +89,7 @@ struct state {
     uint64_t stack_size;
     unsigned operations; /* so many are left */
     uint8_t reason;
+    uint8_t is_framed; /* the last step was by the frame pointer */
 };
 
 static inline int give_up(struct state *state, uint8_t reason)

@@ -174,8 +174,19 @@ static int run(struct state *state, const struct omn_frame_table *table, struct 
     return 1;
 }
 
+/* Whether a frame is where the frame pointer says, plainly or, of a stack that was aligned anew, by an expression. */
+static int is_by_frame_pointer(const struct rule *frame)
+{
+    enum { BREG_6 = 0x76 };
+
+    if (frame->kind == IS_EXPRESSION)
+        return frame->expression.at < frame->expression.end && *frame->expression.at == BREG_6;
+    return frame->kind == IN_REGISTER && frame->value == FRAME_POINTER;
+}
+
 static int find_frame(struct state *state, const struct row *row, uint64_t *frame)
 {
+    state->is_framed = (uint8_t)is_by_frame_pointer(&row->frame);
     if (row->frame.kind == IS_EXPRESSION)
         return omn_evaluate(state, row->frame.expression, NULL, frame);
     if (row->frame.kind != IN_REGISTER)

@@ -11,6 +11,9 @@ from omn_kernel.native._perf import ffi, lib
 from omn_kernel.perf.events import SOFTWARE, PerfEvent
 
 _NEVER = (1 << 31) - 1
+DEFAULT_HZ = 997
+"""A prime, so that what a program does at round rates does not fall into step with it."""
+
 READ_WORDS = 3
 """What reading a counter gives: its count, and the nanoseconds that it was enabled and that it ran."""
 
@@ -36,9 +39,10 @@ class Place:
 class Sampling:
     """How an event is sampled: so often a second (`hz`), or once in so many (`period`), one of the two.
 
-    `has_chains` asks for the callers of each, up to `max_stack` frames of them (0: as many as the kernel allows),
-    `has_accesses` for the address that it accessed, where the event is one of memory, `has_streams` for the number of
-    the very event that wrote it: each that is inherited has one of its own.
+    `has_chains` asks for the callers of each, up to `max_stack` frames of them (0: as many as the kernel allows), those
+    in the program too unless `excludes_user_chains`. `copies_registers` takes the program's registers along, and
+    `stack_bytes` so many of its stack's. `has_accesses` asks for the address that each accessed, where the event is one
+    of memory, `has_streams` for the number of the very event that wrote it: each that is inherited has one of its own.
     `records_tasks` asks for what tasks do besides: start, end, take names, map code.
     """
 
@@ -49,6 +53,9 @@ class Sampling:
     has_accesses: bool = False
     has_streams: bool = False
     records_tasks: bool = False
+    excludes_user_chains: bool = False
+    copies_registers: bool = False
+    stack_bytes: int = 0
 
     @property
     def states_periods(self) -> bool:
@@ -96,6 +103,7 @@ class EventAttributes:
         if sampling is not None:
             flags += [
                 (sampling.hz is not None, lib.OMN_EVENT_FREQUENCY),
+                (sampling.excludes_user_chains, lib.OMN_EVENT_EXCLUDE_USER_CHAIN),
                 (sampling.records_tasks, lib.OMN_EVENT_RECORDS_TASKS | lib.OMN_EVENT_RECORDS_MAPPINGS),
             ]
         return sum(bit for is_set, bit in flags if is_set)
@@ -106,9 +114,13 @@ def _spell_sampling(sampling: Sampling) -> dict[str, int]:
     chains = lib.PERF_SAMPLE_CALLCHAIN if sampling.has_chains else 0
     accesses = lib.PERF_SAMPLE_ADDR if sampling.has_accesses else 0
     streams = lib.PERF_SAMPLE_STREAM_ID if sampling.has_streams else 0
+    registers = lib.PERF_SAMPLE_REGS_USER if sampling.copies_registers else 0
+    stacks = lib.PERF_SAMPLE_STACK_USER if sampling.stack_bytes else 0
     return {
         "sample_period": sampling.hz or sampling.period or 0,
-        "sample_type": lib.OMN_SAMPLE_TYPE | periods | chains | accesses | streams,
+        "sample_type": lib.OMN_SAMPLE_TYPE | periods | chains | accesses | streams | registers | stacks,
+        "user_registers": lib.OMN_REGISTER_MASK if sampling.copies_registers else 0,
+        "user_stack_bytes": sampling.stack_bytes,
         # A ring is emptied on time and nobody waits for it: the kernel need not wake anyone at each record.
         "wakeup_bytes": _NEVER,
         "max_stack": sampling.max_stack,

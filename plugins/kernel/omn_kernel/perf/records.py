@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from omn_kernel.native._perf import ffi, lib
 from omn_kernel.perf.attributes import Sampling
+from omn_kernel.unwind.copied import CopiedStacks
 
 _HEADER = struct.Struct("=IHH")
 _TRAILER = struct.Struct("=IIQII")
@@ -25,6 +26,13 @@ _FILE_AT = struct.calcsize("=iiQQQ")
 _LOST = struct.Struct("=QQ")
 _NUMBER = struct.Struct("=Q")
 _STREAM_BYTES = _NUMBER.size
+_SPELLED = {
+    np.dtype(np.uint64): "uint64_t[]",
+    np.dtype(np.int32): "int32_t[]",
+    np.dtype(np.uint32): "uint32_t[]",
+    np.dtype(np.uint8): "uint8_t[]",
+}
+"""How C spells a column."""
 
 
 @attrs.frozen(eq=False)
@@ -34,6 +42,8 @@ class Samples:
     `period` is how much of the event each stands for; `accessed` the address that it accessed and `stream` the number
     of the event that wrote it, both empty where they were not asked for. The chain of sample `i` are the addresses from
     `chain_starts[i]` on, leaf first, as many as `chain_lengths[i]`; its first `kernel_frames[i]` are the kernel's.
+    `copied` is what was taken of the program for its callers to be found later, None where nothing was asked for: a
+    sample that has none, as of the kernel's own tasks and of 32-bit programs, has zeros there.
     """
 
     ip: npt.NDArray[np.uint64]
@@ -48,6 +58,7 @@ class Samples:
     chain_lengths: npt.NDArray[np.uint64]
     kernel_frames: npt.NDArray[np.uint32]
     addresses: npt.NDArray[np.uint64]
+    copied: CopiedStacks | None = None
 
     def __len__(self) -> int:
         return len(self.ip)
@@ -55,16 +66,34 @@ class Samples:
     @classmethod
     def concatenate(cls, parts: Sequence[Samples]) -> Samples:
         """Lay samples end to end, their chains too. There is at least one part."""
-        columns = {
-            field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in attrs.fields(cls)
-        }
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
         ends = np.cumsum(columns["chain_lengths"])
-        return cls(**{**columns, "chain_starts": ends - columns["chain_lengths"]})
+        copied = [part.copied for part in parts if part.copied is not None]
+        return cls(
+            **{**columns, "chain_starts": ends - columns["chain_lengths"]},
+            copied=CopiedStacks.concatenate(copied) if copied else None,
+        )
+
+    def drop_chains(self) -> Samples:
+        """Return them without their chains and what was copied."""
+        none = np.zeros(len(self), np.uint64)
+        return attrs.evolve(
+            self,
+            chain_starts=none,
+            chain_lengths=none,
+            kernel_frames=none.astype(np.uint32),
+            addresses=np.zeros(0, np.uint64),
+            copied=None,
+        )
 
     @property
     def nbytes(self) -> int:
         """Bytes held by the columns."""
-        return sum(getattr(self, field.name).nbytes for field in attrs.fields(Samples))
+        own: int = sum(getattr(self, name).nbytes for name in _COLUMNS)
+        return own + (0 if self.copied is None else self.copied.nbytes)
+
+
+_COLUMNS = tuple(field.name for field in attrs.fields(Samples) if field.name != "copied")
 
 
 @attrs.frozen
@@ -149,6 +178,8 @@ def parse_records(data: npt.NDArray[np.uint8], sampling: Sampling) -> Records:
         (sampling.states_periods, lib.OMN_PERIODS),
         (sampling.has_accesses, lib.OMN_ACCESSES),
         (sampling.has_streams, lib.OMN_STREAMS),
+        (sampling.copies_registers, lib.OMN_USER_REGISTERS),
+        (sampling.stack_bytes > 0, lib.OMN_USER_STACKS),
     )
     parts = sum(bit for is_asked, bit in asked if is_asked)
     data = np.ascontiguousarray(data)
@@ -181,10 +212,10 @@ def _decode(given: Any, counts: Any, parts: int) -> tuple[Samples, npt.NDArray[n
     columns["accessed"] = np.zeros(number if parts & lib.OMN_ACCESSES else 0, np.uint64)
     columns["stream"] = np.zeros(number if parts & lib.OMN_STREAMS else 0, np.uint64)
     columns["addresses"] = np.zeros(addresses, np.uint64)
+    columns |= _make_copies(number, int(counts.stack_bytes), parts)
     places = np.zeros(others, np.uint64)
-    spelled = {np.dtype(np.uint64): "uint64_t[]", np.dtype(np.int32): "int32_t[]", np.dtype(np.uint32): "uint32_t[]"}
     # The buffers are held by this dict while the native code writes into them.
-    held = {name: ffi.from_buffer(spelled[column.dtype], column) for name, column in columns.items()}
+    held = {name: ffi.from_buffer(_SPELLED[column.dtype], column) for name, column in columns.items()}
     filled = ffi.new("struct omn_samples *", held)
     whole = int(counts.bytes)
     lib.omn_records_decode(given, whole, parts, filled, ffi.from_buffer("uint64_t[]", places))
@@ -192,7 +223,30 @@ def _decode(given: Any, counts: Any, parts: int) -> tuple[Samples, npt.NDArray[n
     # A chain has marks between its parts, which were counted and are not kept.
     columns["addresses"] = columns["addresses"][: int(ends[-1]) if number else 0]
     starts = np.concatenate([np.zeros(min(number, 1), np.uint64), ends[:-1]])
-    return Samples(**columns, chain_starts=starts, chain_lengths=ends - starts), places  # type: ignore[arg-type]
+    copied = _take_copies(columns)
+    samples = Samples(**columns, chain_starts=starts, chain_lengths=ends - starts, copied=copied)  # type: ignore[arg-type]
+    return samples, places
+
+
+def _make_copies(number: int, stack_bytes: int, parts: int) -> dict[str, npt.NDArray[np.generic]]:
+    """Make the columns of what was copied of the program, those that were asked for."""
+    columns: dict[str, npt.NDArray[np.generic]] = {}
+    if parts & lib.OMN_USER_REGISTERS:
+        columns["registers"] = np.zeros((number, lib.OMN_REGISTER_COUNT), np.uint64)
+    if parts & lib.OMN_USER_STACKS:
+        columns["stack_ends"] = np.zeros(number, np.uint64)
+        columns["stacks"] = np.zeros(stack_bytes, np.uint8)
+    return columns
+
+
+def _take_copies(columns: dict[str, Any]) -> CopiedStacks | None:
+    """Take what was copied of the program out of the columns; registers alone stand beside stacks of no bytes."""
+    registers = columns.pop("registers", None)
+    ends = columns.pop("stack_ends", np.zeros(0 if registers is None else len(registers), np.uint64))
+    stacks = columns.pop("stacks", np.zeros(0, np.uint8))
+    if registers is None:
+        return None
+    return CopiedStacks(registers, stacks, np.concatenate([np.zeros(min(len(ends), 1), np.uint64), ends[:-1]]), ends)
 
 
 def _parse_other(raw: memoryview, place: int, beyond: int) -> Record | None:

@@ -17,16 +17,36 @@ import numpy.typing as npt
 
 from omn_core.api import MachineRefused
 from omn_kernel.native._perf import ffi, lib
+from omn_kernel.perf.attributes import DEFAULT_HZ, Sampling
 from omn_kernel.polled import read_file
 from omn_kernel.privileges import explain, read_privileges
 
 RING_BYTES = 1 << 20
 """How large a ring is where nothing stands against it: at 997 Hz on one cpu with deep chains it fills in a second."""
 
+_MOST_BYTES = 256 << 20
+"""What the rings of one request may come to together: they are locked in memory."""
+
+_HELD_SECONDS = 0.5
+"""For how long a ring has room: several times as long as it is left alone, on a machine that is busy."""
+
+_RECORD_BYTES = 1280
+"""A sample with as deep a chain as the kernel walks."""
+
 _FLOOR_BYTES = 2 * mmap.PAGESIZE
 _NO_ROOM = frozenset({errno.EPERM, errno.ENOMEM})
 
 Bytes = npt.NDArray[np.uint8]
+
+
+def choose_ring_bytes(sampling: Sampling, count: int) -> int:
+    """Choose how large each of so many rings should be: a power of two that holds what comes between two readings.
+
+    How often samples come is not known where they are so many occurrences apart: it is taken for what a clock's are.
+    """
+    wanted = (sampling.hz or DEFAULT_HZ) * (_RECORD_BYTES + sampling.stack_bytes) * _HELD_SECONDS
+    most = 1 << (_MOST_BYTES // max(count, 1)).bit_length() - 1
+    return max(RING_BYTES, min(1 << (int(wanted) - 1).bit_length(), most))
 
 
 class Rings:

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 
 from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.cgroup_files import get_place
-from omn_kernel.perf.attributes import Place
+from omn_kernel.perf.attributes import Place, Sampling
 from omn_kernel.perf.cgroups import find_cgroup_folder
 from omn_kernel.perf.opening import EventOpener, close_all, count_threads, open_thread, open_threads
 from omn_kernel.perf.reading import read_counters
-from omn_kernel.perf.rings import Bytes, Rings
+from omn_kernel.perf.rings import Bytes, Rings, choose_ring_bytes
 from omn_kernel.polled import raise_descriptor_limit, restore_descriptor_limit
 from omn_kernel.sysfs import read_cpus
 
@@ -28,7 +28,7 @@ class SampledEvents:
     Raises MachineRefused where it cannot be opened, or no memory can be locked for its rings.
     """
 
-    def __init__(self, target: BoundTarget, opener: EventOpener) -> None:
+    def __init__(self, target: BoundTarget, opener: EventOpener, sampling: Sampling) -> None:
         self._held = ExitStack()
         online = read_cpus("/", "online")
         cpus = [cpu for cpu in online if not target.cpus or cpu in target.cpus]
@@ -40,7 +40,8 @@ class SampledEvents:
             self._held.callback(close_all, self._opened)
             if not all(self._opened):
                 raise MachineRefused("the target ended before it could be sampled")
-            self._rings = Rings([descriptors[0] for descriptors in self._opened])
+            size = choose_ring_bytes(sampling, len(cpus))
+            self._rings = Rings([descriptors[0] for descriptors in self._opened], size)
             self._held.callback(self._rings.close)
             for first, *others in self._opened:
                 for other in others:

@@ -20,23 +20,24 @@ from omn_core.api import (
     ResolvedRequest,
     RunContext,
 )
-from omn_kernel.perf.attributes import EventAttributes, Sampling
+from omn_kernel.perf.attributes import DEFAULT_HZ, EventAttributes, Sampling
+from omn_kernel.perf.call_stacks import CallStacks, Ending
 from omn_kernel.perf.chains import make_stacks
 from omn_kernel.perf.events import PerfEvent, Raised, get_event
+from omn_kernel.perf.held_samples import HeldSamples
 from omn_kernel.perf.opening import EventOpener
 from omn_kernel.perf.paranoia import describe_paranoia
 from omn_kernel.perf.records import Lost, Mapped, Named, Record, Samples, Started, Throttled, parse_records
 from omn_kernel.perf.sampled import SampledEvents
 from omn_kernel.perf.task_names import TaskNames
+from omn_kernel.perf.unwinding import Unwinder
 from omn_kernel.perf.weights import compute_periods
 from omn_kernel.polled import read_file
 from omn_kernel.procfs.process import find_process_key
 from omn_kernel.symbols.choice import choose_sources
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
-
-DEFAULT_HZ = 997
-"""A prime, so that what a program does at round rates does not fall into step with it."""
+from omn_kernel.unwind.choosing import FP_LEAF, NONE, WALKS
 
 DEFAULT_PERIOD = 13
 """Of a software event that is no clock, where neither is asked: what one sample stands for is then known exactly, where
@@ -63,6 +64,7 @@ class SamplingCollector(CollectorBase, ABC):
         super().prepare(resolved, context)
         request = resolved.request
         self._sources = choose_sources(request.symbols)
+        self._walk = NONE if resolved.walk is None else WALKS[resolved.walk.walk]
         self._event = get_event(self.event)
         self.sampling = self._choose_sampling(resolved)
         if self._event.raised is Raised.CLOCK and request.period is not None and request.period < _LEAST_CLOCK_NS:
@@ -71,10 +73,12 @@ class SamplingCollector(CollectorBase, ABC):
         self._symboliser = Symboliser(self._spaces, context.sysroot, self._sources)
         self._names = TaskNames(context.sysroot)
         self._proc_keys: dict[int, str | None] = {}
-        self._taken: list[Samples] = []
+        self._unwinder = None if self._walk == NONE else Unwinder(self._walk, self._symboliser, context.sysroot)
+        self._held = HeldSamples(self._unwinder, context.memory_bytes)
         self._late: list[Record] = []
-        self._held_bytes = self._idle = self._throttled = self._overrun = self._running_ns = 0
-        self._counted = self._stood_for = 0
+        self._idle = self._throttled = self._overrun = self._running_ns = 0
+        self._counted = self._stood_for = self._recovered = 0
+        self._endings = np.zeros(0, np.uint8)
         self._drains: list[Drain] = []
         self._notes: tuple[str, ...] = ()
         self._events: SampledEvents | None = None
@@ -87,11 +91,13 @@ class SamplingCollector(CollectorBase, ABC):
         hz = request.hz
         if hz is None and period is None:
             hz, period = (None, DEFAULT_PERIOD) if is_counted else (DEFAULT_HZ, None)
-        has_chains = resolved.walk is not None and resolved.walk.walk != "none"
         return Sampling(
             hz,
             period,
-            has_chains=has_chains,
+            has_chains=self._walk != NONE,
+            excludes_user_chains=not self._walk.has_user_chains,
+            copies_registers=self._walk.copies_registers,
+            stack_bytes=self._walk.stack_bytes,
             has_accesses=self.has_accesses,
             has_streams=hz is not None and is_counted,
             records_tasks=True,
@@ -117,7 +123,7 @@ class SamplingCollector(CollectorBase, ABC):
 
         self._opener = EventOpener(self._event, make)
         self._is_of_tasks = bool(target.processes)
-        self._events = SampledEvents(target, self._opener)
+        self._events = SampledEvents(target, self._opener, self.sampling)
         for handle in target.processes:
             self._follow(handle.pid, handle.pid)
         self._ids = self._events.read_ids() if self.sampling.has_streams else []
@@ -143,8 +149,9 @@ class SamplingCollector(CollectorBase, ABC):
         self._events = None
         self._note_others(self._late)
         # Named all together, so that each mapping is looked up once.
-        batch = self._make_batch(Samples.concatenate(self._taken)) if self._taken else Batch.empty()
-        self._notes = self._symboliser.notes
+        finished = self._held.finish()
+        batch = Batch.empty() if finished is None else self._make_batch(*finished)
+        self._notes = (*self._symboliser.notes, *(() if self._unwinder is None else self._unwinder.notes))
         self._symboliser.close()
         return batch
 
@@ -182,12 +189,9 @@ class SamplingCollector(CollectorBase, ABC):
         self._idle += int(is_idle.sum())
         if not len(samples) or is_idle.all():
             return
-        size = samples.nbytes
-        if self._held_bytes + size > self.context.memory_bytes:
+        if not self._held.add(samples):
             self._overrun += int((~is_idle).sum())
             return
-        self._held_bytes += size
-        self._taken.append(samples)
         pairs = np.unique(np.stack([samples.pid[~is_idle], samples.tid[~is_idle]]), axis=1)
         for pid, tid in pairs.T.tolist():
             self._follow(pid, tid)
@@ -198,10 +202,12 @@ class SamplingCollector(CollectorBase, ABC):
             self._proc_keys[pid] = find_process_key(self.context.sysroot, pid)
             self._symboliser.follow(pid, self.context.clock())
 
-    def _make_batch(self, samples: Samples) -> Batch:
+    def _make_batch(self, samples: Samples, calls: CallStacks | None) -> Batch:
         stack = None
-        if self.sampling.has_chains:
-            stack = make_stacks(samples, self._symboliser, self.context.stacks)
+        if calls is not None:
+            stack = make_stacks(samples, calls, self._symboliser, self.context.stacks)
+            self._endings = calls.endings[samples.pid != 0]
+            self._recovered = int(calls.is_recovered.sum())
         tasks = list(zip(samples.tid.tolist(), samples.time.tolist(), strict=True))
         names = self.context.names
         period = self._compute_periods(samples)
@@ -255,19 +261,21 @@ class SamplingCollector(CollectorBase, ABC):
         """
         if self.sampling.period != 1:
             return 0
-        return max(self._counted - self._count_delivered() - self._idle - self._overrun, 0)
-
-    def _count_delivered(self) -> int:
-        return sum(int((samples.pid != 0).sum()) for samples in self._taken)
+        return max(self._counted - self._held.count() - self._idle - self._overrun, 0)
 
     def fields(self) -> Mapping[str, int]:
         """Return how many samples were delivered, those of the idle task apart, and for how long the tasks ran.
 
-        Of what occurs and is no time also how often it did, by the event's own count.
+        Of what occurs and is no time also how often it did, by the event's own count; of stacks how many are not whole.
         """
-        fields = {"delivered": self._count_delivered(), **self._sources.count()}
+        fields = {"delivered": self._held.count(), **self._sources.count()}
         if self._event.raised is not Raised.CLOCK:
             fields["counted"] = self._counted
+        if self._unwinder is not None:
+            fields["cut_stacks"] = int((self._endings == Ending.CUT).sum())
+            fields["unfinished_stacks"] = int((self._endings == Ending.BLIND).sum())
+        if self._walk == FP_LEAF:
+            fields["recovered_frames"] = self._recovered
         if self._is_of_tasks:
             return {**fields, "ran_ns": self._running_ns}
         return {**fields, "idle": self._idle}
@@ -277,6 +285,8 @@ class SamplingCollector(CollectorBase, ABC):
         said = [] if self.resolved.mode == "trace" else [*self._say_rate(), *self._say_sum()]
         if self._idle:
             said.append(f"{self._idle} samples of idle cpus are left out")
+        if self._held.walked_early:
+            said.append(f"{self._held.walked_early} stacks were walked in the window, where their copies filled memory")
         return (*said, *self._sources.describe(), *self._notes)
 
     def one_time_cpu_ns(self) -> int:
@@ -287,7 +297,7 @@ class SamplingCollector(CollectorBase, ABC):
         if self._is_of_tasks and self._running_ns:
             hz, period = self.sampling.hz, self.sampling.period
             asked = f"{hz} samples a second were" if period is None else f"a sample of each {period} was"
-            came = self._count_delivered() / (self._running_ns / 1e9)
+            came = self._held.count() / (self._running_ns / 1e9)
             yield f"{asked} asked for, and {came:.1f} a second came of the time that ran"
 
     def _say_sum(self) -> Iterator[str]:
@@ -296,10 +306,20 @@ class SamplingCollector(CollectorBase, ABC):
             yield f"the samples stand for {self._stood_for} occurrences, of {self._counted} that the event counted"
 
     def degradations(self) -> tuple[str, ...]:
-        """Say that the kernel's own code was not sampled, where it was not."""
-        if not self._opener.is_user_only:
-            return ()
-        return (f"the kernel's own code is not sampled ({describe_paranoia()})",)
+        """Say that the kernel's own code was not sampled, where it was not, and what stacks lack their outer calls."""
+        said = [f"the kernel's own code is not sampled ({describe_paranoia()})"] if self._opener.is_user_only else []
+        cut, blind = (int((self._endings == ending).sum()) for ending in (Ending.CUT, Ending.BLIND))
+        whole = len(self._endings)
+        if cut:
+            said.append(f"{cut} of {whole} stacks are cut: they are deeper than {self._describe_depth()}")
+        if blind:
+            said.append(f"{blind} of {whole} stacks end where the code does not say who called it")
+        return tuple(said)
+
+    def _describe_depth(self) -> str:
+        if self._unwinder is None or not self._walk.has_user_chains:
+            return f"the {self._walk.stack_bytes} bytes that are copied of each"
+        return f"the {self._unwinder.most_frames} frames that the kernel walks (kernel.perf_event_max_stack)"
 
 
 def _get_time(record: Record) -> int:

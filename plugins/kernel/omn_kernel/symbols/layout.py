@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -32,6 +33,17 @@ class Layout:
         starts[low:high] = array("Q", [piece[0] for piece in pieces])
         ends[low:high] = array("Q", [piece[1] for piece in pieces])
         held[low:high] = array("q", [piece[2] for piece in pieces])
+
+    def list_overlapped(self, start: int, end: int) -> list[int]:
+        """Return the numbers of the ranges that a range would stand over, each once."""
+        low = bisect_right(self._starts, start) - 1
+        if low < 0 or self._ends[low] <= start:
+            low += 1
+        return list(dict.fromkeys(self._held[low : bisect_left(self._starts, end)]))
+
+    def iter_pieces(self) -> Iterator[tuple[int, int, int]]:
+        """Yield each piece that stands, in the order of its addresses: its start, its end, and its range's number."""
+        yield from zip(self._starts, self._ends, self._held, strict=True)
 
     def find(self, addresses: Addresses) -> Numbers:
         """Find the number of the range that each address is in, -1 for one that is in none."""

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
-
 import attrs
 import numpy as np
 
 from omn_kernel.elf.source import ElfError, File
 from omn_kernel.polled import place
 from omn_kernel.symbols.choice import NameSources
-from omn_kernel.symbols.files import (
-    NotFound,
-    Opened,
-    find_build,
-    find_fault,
-    open_mapped,
-    read_written_ns,
-    was_written_since,
-)
+from omn_kernel.symbols.files import NotFound, find_build, read_written_ns, was_written_since
 from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
+from omn_kernel.symbols.held import MappedFiles, make_key
 from omn_kernel.symbols.index import Addresses, SymbolIndex
 from omn_kernel.symbols.kernel import read_kernel_symbols
 from omn_kernel.symbols.mappings import Mapping
@@ -28,10 +18,6 @@ from omn_kernel.symbols.naming import Namer
 from omn_kernel.symbols.objects import ObjectSymbols, read_object
 from omn_kernel.symbols.vdso import NAME as VDSO
 from omn_kernel.symbols.vdso import copy_vdso
-
-# What a run may hold open of the files that its processes map, beside everything else that it opens.
-_SHARE_OF_FILES = 8
-_MOST_HELD = 256
 
 
 @attrs.frozen(eq=False)
@@ -61,14 +47,13 @@ class MappedNamer:
 class Namers:
     """One namer for each object of the run, whichever processes have it mapped. `notes` says what has none."""
 
-    def __init__(self, sysroot: str, sources: NameSources) -> None:
+    def __init__(self, sysroot: str, sources: NameSources, files: MappedFiles) -> None:
         self.notes: dict[str, None] = {}
         self._sysroot = sysroot
         self._sources = sources
+        self._files = files
         self._made: dict[tuple[object, ...], MappedNamer] = {}
         self._by_build: dict[tuple[str, str], MappedNamer] = {}
-        self._held: dict[tuple[object, ...], Opened] = {}
-        self._most_held = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_FILES, _MOST_HELD)
         self._kernel: Namer | None = None
 
     def get_kernel(self) -> Namer:
@@ -87,22 +72,6 @@ class Namers:
         if functions is None:
             self.notes[f"no names for the kernel: {reason}"] = None
         return functions
-
-    def hold(self, mapping: Mapping, pid: int) -> None:
-        """Open the file that a process maps now, unread: it may be deleted or replaced before it is asked for.
-
-        So many are held and no more; one past them is opened when it is asked for, if it is still there.
-        """
-        key = _make_key(mapping)
-        if not mapping.is_file or key in self._made or key in self._held or len(self._held) >= self._most_held:
-            return
-        with contextlib.suppress(NotFound):
-            self._held[key] = open_mapped(self._sysroot, mapping, pid)
-
-    def close(self) -> None:
-        """Let go of the files that are held open."""
-        while self._held:
-            self._held.popitem()[1].file.close()
 
     def get(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
         """Return the namer of what a process has mapped. `is_living` says that it still has that memory."""
@@ -126,14 +95,8 @@ class Namers:
             return MappedNamer(Namer(known.index, Symbol(None, VDSO, 0), is_file=False, named_by="vdso"), known)
         if not mapping.is_file:
             return MappedNamer(_make_nameless(mapping))
-        opened = self._held.pop(_make_key(mapping), None)
-        if opened is None:
-            opened = open_mapped(self._sysroot, mapping, pid if is_living else None)
-        with opened.file as file:
-            fault = find_fault(file, mapping, is_itself=True)  # one that was held may have been written to since
-            if fault is not None:
-                raise NotFound(fault)
-            return self._read(file, mapping, opened.root)
+        with self._files.lend(mapping, pid if is_living else None) as opened:
+            return self._read(opened.file, mapping, opened.root)
 
     def _read(self, file: File, mapping: Mapping, root: str) -> MappedNamer:
         """Read a file's functions, once for each build of a path."""
@@ -157,7 +120,7 @@ def _make_key(mapping: Mapping) -> tuple[object, ...]:
     """Make what tells an object from every other."""
     if mapping.path == VDSO:
         return VDSO, mapping.end > 1 << 32
-    return mapping.file_path, mapping.device, mapping.inode, mapping.build_id
+    return make_key(mapping)
 
 
 def _make_nameless(mapping: Mapping) -> Namer:

@@ -8,6 +8,7 @@ does.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -43,6 +44,12 @@ class Space:
     def get_mappings_at(self, ts_ns: int) -> tuple[Mapping, ...]:
         """Return what had been mapped by a time, the oldest first."""
         return tuple(self.mappings[: bisect_right(self._times, ts_ns)])
+
+    def iter_puts(self) -> Iterator[tuple[int, Mapping, int]]:
+        """Yield the number of each mapping of any size, itself, and when it was made, the oldest first."""
+        for number, (mapping, at_ns) in enumerate(zip(self.mappings, self._times, strict=True)):
+            if mapping.start < mapping.end:
+                yield number, mapping, at_ns
 
     def find(self, addresses: Addresses, ts_ns: Numbers) -> Numbers:
         """Find the number of the mapping that each address was in at its time, -1 for one in none."""

@@ -10,9 +10,11 @@ import numpy as np
 from omn_kernel.polled import place, read_file
 from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.frames import ANONYMOUS, Frames, Symbol
+from omn_kernel.symbols.held import MappedFiles
 from omn_kernel.symbols.identity import Identity, find_identity, find_root
 from omn_kernel.symbols.index import Addresses, Numbers
 from omn_kernel.symbols.mappings import Mapping, parse_mappings
+from omn_kernel.symbols.memories import Memory, iter_layouts
 from omn_kernel.symbols.namers import Namers
 from omn_kernel.symbols.naming import Namer
 from omn_kernel.symbols.perf_map import PerfMap, find_map
@@ -24,8 +26,9 @@ _KERNEL_FROM = np.uint64(1 << 63)
 class Symboliser:
     """Names the addresses of processes whose mappings `spaces` holds, and of the kernel.
 
-    `symbols` holds every symbol made so far; a number in it stands for the same symbol for the whole run. `sources`
-    says where names may come from; without any, code is told apart by its object and its address there.
+    `symbols` holds every symbol made so far; a number in it stands for the same symbol for the whole run. `files` are
+    those that processes have mapped. `sources` says where names may come from; without any, code is told apart by its
+    object and its address there.
     """
 
     def __init__(self, spaces: AddressSpaces, sysroot: str = "/", sources: NameSources | None = None) -> None:
@@ -33,7 +36,8 @@ class Symboliser:
         self.spaces = spaces
         self._sysroot = sysroot
         self._sources = NameSources() if sources is None else sources
-        self._namers = Namers(sysroot, self._sources)
+        self.files = MappedFiles(sysroot)
+        self._namers = Namers(sysroot, self._sources, self.files)
         self._identities: dict[int, Identity] = {}
         self._maps: dict[Space, tuple[PerfMap, Namer]] = {}
         self._unknown = Namer(None, Symbol(None, None, 0), is_file=False)
@@ -85,6 +89,17 @@ class Symboliser:
                 mapping = space.mappings[number] if number >= 0 else None
                 self._answer_mapped(frames, chosen[places], ips, mapping, space, is_living)
         return frames
+
+    def iter_memories(self, pid: int, ips: Addresses, ts_ns: Numbers) -> Iterator[Memory]:
+        """Yield what a process had mapped when instructions were at some addresses, and at which of them.
+
+        Where one is in nothing known the maps are read again, so often and no more.
+        """
+        for space, chosen in self._iter_spaces(pid, np.arange(len(ips)), ts_ns):
+            is_living = self._is_living(space, ts_ns[chosen])
+            self._find_mappings(space, ips[chosen], ts_ns[chosen], is_living)
+            for mappings, places in iter_layouts(space, ts_ns[chosen]):
+                yield Memory(mappings, is_living, chosen[places])
 
     def _answer_mapped(
         self,
@@ -172,11 +187,11 @@ class Symboliser:
 
     def _hold_files(self) -> None:
         for pid, mapping in self.spaces.take_fresh():
-            self._namers.hold(mapping, pid)
+            self.files.hold(mapping, pid)
 
     def close(self) -> None:
         """Let go of the files and maps that are held open."""
-        self._namers.close()
+        self.files.close()
         for perf_map, _ in self._maps.values():
             perf_map.close()
 

@@ -10,7 +10,8 @@ import numpy as np
 from omn_kernel.elf.image import Image, Segment, read_image
 from omn_kernel.elf.placing import compute_addresses
 from omn_kernel.elf.source import ElfError
-from omn_kernel.symbols.files import NotFound, open_mapped
+from omn_kernel.symbols.files import NotFound
+from omn_kernel.symbols.held import MappedFiles
 from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.vdso import NAME as VDSO
 from omn_kernel.symbols.vdso import copy_vdso
@@ -22,14 +23,16 @@ from omn_kernel.unwind.walking import CodeRange
 class _Object:
     segments: tuple[Segment, ...]
     table: FrameTable | None
+    entry: int
 
 
 class FrameTables:
     """Reads objects' tables, each once. `notes` says in a sentence each what has none that can be read."""
 
-    def __init__(self, sysroot: str = "/") -> None:
+    def __init__(self, sysroot: str = "/", files: MappedFiles | None = None) -> None:
         self.notes: dict[str, None] = {}
         self._sysroot = sysroot
+        self._files = files or MappedFiles(sysroot)
         self._known: dict[tuple[object, ...], _Object] = {}
 
     def make_ranges(self, mappings: Sequence[Mapping], pid: int, is_living: bool) -> list[CodeRange]:
@@ -44,7 +47,8 @@ class FrameTables:
         if found is None:
             return CodeRange(mapping.start, mapping.end, 0, None)
         (address,) = compute_addresses(found.segments, np.array([mapping.offset], np.uint64)).tolist()
-        return CodeRange(mapping.start, mapping.end, mapping.start - address, found.table)
+        bias = mapping.start - address
+        return CodeRange(mapping.start, mapping.end, bias, found.table, bias + found.entry if found.entry else 0)
 
     def _get(self, mapping: Mapping, pid: int, is_living: bool) -> _Object | None:
         key = (mapping.file_path, mapping.device, mapping.inode, mapping.build_id, mapping.end > 1 << 32)
@@ -58,9 +62,9 @@ class FrameTables:
     def _read(self, mapping: Mapping, pid: int | None) -> _Object:
         if mapping.path == VDSO:
             return _make(read_image(copy_vdso(self._sysroot, mapping, pid or 0)))
-        with open_mapped(self._sysroot, mapping, pid).file as file:
-            return _make(read_image(file))
+        with self._files.lend(mapping, pid) as opened:
+            return _make(read_image(opened.file))
 
 
 def _make(image: Image) -> _Object:
-    return _Object(image.segments, read_frame_table(image))
+    return _Object(image.segments, read_frame_table(image), image.entry)

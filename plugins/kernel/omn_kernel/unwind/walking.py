@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from omn_kernel.native._unwind import ffi, lib
+from omn_kernel.unwind.copied import CopiedStacks
 from omn_kernel.unwind.tables import FrameTable
 
-REGISTERS = lib.OMN_REGISTERS
 _CHUNK_FRAMES = 1 << 18
 
 
@@ -28,20 +29,45 @@ class Ended(enum.IntEnum):
 
 @attrs.frozen(eq=False)
 class CodeRange:
-    """Executable memory: addresses less the bias are the object's own. Without a table no walk passes through it."""
+    """Executable memory: addresses less the bias are the object's own. Without a table no walk passes through it.
+
+    `entry` is where the kernel begins to run the object, whose code there has no caller; 0 for none.
+    """
 
     start: int
     end: int
     bias: int
     table: FrameTable | None
+    entry: int = 0
+
+
+class Found(enum.IntEnum):
+    """What a walk by frame pointers makes of where a sample was taken.
+
+    `FRAMED`: its caller is found by the frame pointer. `FRAMELESS`: it has set none up and the pointer is its caller's
+    own, which is passed over. `CLOBBERED`: it holds something else there. `UNKNOWN`: its caller cannot be told.
+    """
+
+    FRAMED = lib.OMN_FRAMED
+    FRAMELESS = lib.OMN_FRAMELESS
+    CLOBBERED = lib.OMN_CLOBBERED
+    UNKNOWN = lib.OMN_UNKNOWN
+
+
+@attrs.frozen(eq=False)
+class Callers:
+    """The address that each sample's code returns to, zero where it cannot be told, and what was `Found`."""
+
+    addresses: NDArray[np.uint64]
+    found: NDArray[np.uint8]
 
 
 @attrs.frozen(eq=False)
 class Chains:
     """Walks of many samples: sample n's addresses are `addresses[ends[n-1]:ends[n]]`, innermost first.
 
-    `is_exact` tells an address of the next instruction (the sample's own, what a signal interrupted) from one of the
-    instruction after a call: the call itself, and its function, is at one less.
+    `is_exact` tells an address of the next instruction (the sample's own, what a signal interrupted, what its handler
+    returns to) from one of the instruction after a call: the call itself, and its function, is at one less.
     """
 
     addresses: NDArray[np.uint64]
@@ -70,7 +96,7 @@ class Walker:
         in_order = sorted(ranges, key=lambda one: one.start)
         self._ranges = ffi.new(
             "struct omn_frame_range[]",
-            [(one.start, one.end, one.bias % (1 << 64), numbers.get(id(one.table), -1)) for one in in_order],
+            [(one.start, one.end, one.bias % (1 << 64), numbers.get(id(one.table), -1), one.entry) for one in in_order],
         )
         self._count = len(in_order)
 
@@ -78,24 +104,12 @@ class Walker:
         content = ffi.from_buffer("uint8_t[]", table.content)
         columns = [ffi.from_buffer("uint64_t[]", column) for column in (table.starts, table.ends, table.entries)]
         self._kept += [table, content, *columns]
-        return (content, len(table.content), table.address, *columns, len(table.starts))
+        return (content, len(table.content), table.address, table.debug_at, *columns, len(table.starts))
 
-    def walk(
-        self, registers: NDArray[np.uint64], stacks: bytes, offsets: NDArray[np.uint64], *, deepest: int = 1024
-    ) -> Chains:
-        """Walk samples: rows of registers as DWARF numbers them, and where each one's bytes are, from its rsp on.
-
-        `offsets` has one more than there are samples. The GIL is released while it walks. Raises ValueError for
-        offsets that are not the bytes'.
-        """
-        registers = np.ascontiguousarray(registers, np.uint64).reshape(-1, REGISTERS)
-        offsets = np.ascontiguousarray(offsets, np.uint64)
-        _check(registers, stacks, offsets)
+    def walk(self, copied: CopiedStacks, *, deepest: int = 1024) -> Chains:
+        """Walk samples, each to at most so many addresses. The GIL is released while it walks."""
         chunk = max(_CHUNK_FRAMES // deepest, 1)
-        parts = [
-            self._walk(registers[at : at + chunk], stacks, offsets[at : at + chunk + 1], deepest)
-            for at in range(0, len(registers), chunk)
-        ]
+        parts = [self._walk(copied.take(slice(at, at + chunk)), deepest) for at in range(0, len(copied), chunk)]
         lengths = np.concatenate([np.empty(0, np.int64), *(part[2] for part in parts)])
         return Chains(
             addresses=np.concatenate([np.empty(0, np.uint64), *(part[0] for part in parts)]),
@@ -104,20 +118,22 @@ class Walker:
             reasons=np.concatenate([np.empty(0, np.uint8), *(part[3] for part in parts)]),
         )
 
+    def find_callers(self, copied: CopiedStacks) -> Callers:
+        """Find the caller of the code that each sample was taken at. The GIL is released meanwhile."""
+        callers, kinds = np.zeros(len(copied), np.uint64), np.zeros(len(copied), np.uint8)
+        lib.omn_find_callers(
+            *self._given(copied), ffi.from_buffer("uint64_t[]", callers), ffi.from_buffer("uint8_t[]", kinds)
+        )
+        return Callers(callers, kinds)
+
     def _walk(
-        self, registers: NDArray[np.uint64], stacks: bytes, offsets: NDArray[np.uint64], deepest: int
+        self, copied: CopiedStacks, deepest: int
     ) -> tuple[NDArray[np.uint64], NDArray[np.bool_], NDArray[np.int64], NDArray[np.uint8]]:
-        count = len(registers)
+        count = len(copied)
         addresses, exact = np.empty((count, deepest), np.uint64), np.empty((count, deepest), np.uint8)
         lengths, reasons = np.empty(count, np.uint32), np.empty(count, np.uint8)
         lib.omn_unwind_many(
-            self._tables,
-            self._ranges,
-            self._count,
-            count,
-            ffi.from_buffer("uint64_t[]", registers),
-            ffi.from_buffer("uint8_t[]", stacks),
-            ffi.from_buffer("uint64_t[]", offsets),
+            *self._given(copied),
             ffi.from_buffer("uint64_t[]", addresses),
             ffi.from_buffer("uint8_t[]", exact),
             deepest,
@@ -127,7 +143,9 @@ class Walker:
         walked = np.arange(deepest) < lengths[:, None]
         return addresses[walked], exact[walked].astype(bool), lengths.astype(np.int64), reasons
 
-
-def _check(registers: NDArray[np.uint64], stacks: bytes, offsets: NDArray[np.uint64]) -> None:
-    if len(offsets) != len(registers) + 1 or (offsets[1:] < offsets[:-1]).any() or int(offsets[-1]) > len(stacks):
-        raise ValueError(f"{len(offsets)} offsets into {len(stacks)} bytes are not those of {len(registers)} stacks")
+    def _given(self, copied: CopiedStacks) -> tuple[Any, Any, int, int, Any, Any, Any, Any]:
+        """Return what every native walk is given first."""
+        columns = (copied.registers, copied.starts, copied.ends)
+        registers, starts, ends = (ffi.from_buffer("uint64_t[]", np.ascontiguousarray(column)) for column in columns)
+        stacks = ffi.from_buffer("uint8_t[]", copied.stacks)
+        return self._tables, self._ranges, self._count, len(copied), registers, stacks, starts, ends
