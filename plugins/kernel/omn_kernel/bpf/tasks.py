@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,25 +11,23 @@ import numpy.typing as npt
 from omn_core.api import Column, Names, ResolvedRequest
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import make_named_column, make_text_column
+from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, find_cgroup_paths, make_process_column
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R2, Register
-from omn_kernel.btf.fields import get_size
-from omn_kernel.cgroup_names import CgroupNames
+from omn_kernel.bpf.registers import R0, R1, Register
 
 _NUMBERS = {"task": "pid", "pid": "tgid", "ppid": "real_parent.tgid"}
-_LAYOUTS = {
+_LAYOUTS: Mapping[str, Sequence[tuple[str, Any]]] = {
     "task": [("task", "u4")],
     "pid": [("pid", "u4")],
     "ppid": [("ppid", "u4")],
     "cpu": [("cpu", "u4")],
     "cgroup": [("cgroup", "u8")],
     "comm": [("comm", "S16")],
-    "proc": [("proc_inode", "u4"), ("proc_number", "u4")],
+    "proc": PROCESS_FIELDS,
 }
 _KEYS = ("task", "proc", "cpu", "cgroup")
 _ATTRIBUTES = ("pid", "ppid")
 Fields: TypeAlias = Mapping[str, Column]
-_POINTER = np.dtype([("pointer", np.uint64)])
 
 
 class TaskFields:
@@ -43,12 +41,6 @@ class TaskFields:
     def __init__(self, resolved: ResolvedRequest) -> None:
         self.shown = tuple(name for name in _LAYOUTS if resolved.shows(name))
         self.layout = [part for name in self.shown for part in _LAYOUTS[name]]
-        self._cgroups = CgroupNames()
-
-    def look(self) -> None:
-        """Read which cgroups there are, where they are shown."""
-        if "cgroup" in self.shown:
-            self._cgroups.look()
 
     def write(self, program: KernelAssembly, record: Record, task: Register) -> None:
         """Emit what sets the fields in a record. R0 to R5 hold nothing of the program's after it. Raises FieldMissing.
@@ -68,11 +60,10 @@ class TaskFields:
         if "comm" in self.shown:
             program.copy_field(record, "comm", task, "task_struct", "comm")
         if "proc" in self.shown:
-            _write_process(program, record, task)
+            copy_process(program, record, task)
 
     def make_columns(self, records: npt.NDArray[Any], names: Names) -> tuple[Fields, Fields]:
         """Make the keys and the attributes of records."""
-        self.look()
         keys = {name: self._make_key(name, records, names) for name in _KEYS if name in self.shown}
         attributes = {name: Column(records[name].astype(np.int64)) for name in _ATTRIBUTES if name in self.shown}
         if "comm" in self.shown:
@@ -82,30 +73,7 @@ class TaskFields:
 
     def _make_key(self, name: str, records: npt.NDArray[Any], names: Names) -> Column:
         if name == "cgroup":
-            return make_named_column(records["cgroup"], self._cgroups.find, names)
+            return make_named_column(records["cgroup"], find_cgroup_paths().get, names)
         if name == "proc":
-            inode = records["proc_inode"].astype(np.uint64)
-            return make_named_column(inode << np.uint64(32) | records["proc_number"], _spell_process, names)
+            return make_process_column(records["namespace"], records["number"], names)
         return Column(records[name].astype(np.int64))
-
-
-def _spell_process(pair: int) -> str | None:
-    inode, number = pair >> 32, pair & 0xFFFFFFFF
-    return f"{inode}:{number}" if inode else None
-
-
-def _write_process(program: KernelAssembly, record: Record, task: Register) -> None:
-    """Emit what reads a process's number in its own pid namespace: the last that its leader's struct pid has."""
-    place = program.reserve(_POINTER)
-    program.read_field(R1, task, "task_struct", "group_leader.thread_pid", is_copied=True)
-    program.set(place, "pointer", R1)
-    program.read_field(R1, R1, "pid", "level", is_copied=True)
-    program.compute(R1, "*=", get_size(program.types, "upid"))
-    program.get(R2, place, "pointer")
-    program.compute(R1, "+=", R2)
-    program.set(place, "pointer", R1)
-    program.read_field(R1, R1, "pid", "numbers[0].nr", is_copied=True)
-    program.set(record, "proc_number", R1)
-    program.get(R1, place, "pointer")
-    program.read_field(R1, R1, "pid", "numbers[0].ns.ns.inum", is_copied=True)
-    program.set(record, "proc_inode", R1)

@@ -21,7 +21,7 @@ from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.streaming import StreamCollector
 from omn_kernel.bpf.tasks import TaskFields
-from omn_kernel.bpf.tracing import ABSENT, TargetTasks, Tracer, Tracing
+from omn_kernel.bpf.tracing import ABSENT, Tracer, Tracing
 from omn_kernel.bpf.transport import STAMP
 
 _ROW = np.dtype([("count", np.uint64), ("total", np.uint64)])
@@ -33,8 +33,8 @@ class TracedPrograms(ProgramCollector, ABC):
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self._tracing: Tracing | None = None
-        self._lost_otherwise: list[tuple[int, str]] = []
+        self._tracing: Tracing
+        self._unkept: list[tuple[int, str]] = []
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a task, and open what needs no target."""
@@ -50,36 +50,22 @@ class TracedPrograms(ProgramCollector, ABC):
         """Emit what hands an event over (`tracing.Sink`)."""
 
     def write_programs(self, target: BoundTarget) -> None:
-        """Load the programs that tell the target's tasks, then the tracer's."""
-        types = self.read_types()
-        self._tasks = self.hold(TargetTasks(target))
-        self._tasks.load(self.programs, types)
-        self._tracing = self.hold(Tracing(self.programs, types, self._tasks.filter, self))
-        if self._tasks.follower is not None:
-            reason = "processes found no room among those that are followed"
-            self._tracing.count_lost(self._tasks.follower.lost, reason)
+        """Load the tracer's programs."""
+        self._tracing = self.hold(Tracing(self.programs, self.types, self.tasks.filter, self))
         self.tracer.load(self._tracing)
 
-    def attach(self, target: BoundTarget) -> None:
-        """Attach the programs, then name the processes that are followed."""
-        super().attach(target)
-        self._tasks.begin()
-        self.task_fields.look()
+    def detach(self) -> None:
+        """Detach the programs, and read what they could not keep for what they measure."""
+        super().detach()
+        self._unkept = [(count, reason) for count, reason in self._tracing.read_lost() if count]
 
-    def let_go(self) -> None:
-        """Read what the programs could not keep, and close everything."""
-        if self._tracing is not None:
-            self._lost_otherwise = self._tracing.read_lost()
-            self._tracing = None
-        super().let_go()
-
-    def add_lost(self, losses: Losses) -> Losses:
-        """Add what the programs could not keep for what they measure."""
-        lost = [(count, reason) for count, reason in self._lost_otherwise if count]
+    def add_missed(self, losses: Losses) -> Losses:
+        """Add what the programs could not keep, too."""
+        losses = super().add_missed(losses)
         return attrs.evolve(
             losses,
-            dropped=losses.dropped + sum(count for count, _ in lost),
-            reasons=(*losses.reasons, *(reason for _, reason in lost)),
+            dropped=losses.dropped + sum(count for count, _ in self._unkept),
+            reasons=(*losses.reasons, *(reason for _, reason in self._unkept)),
         )
 
     def make_units(self, length: int) -> dict[str, Column]:
@@ -118,10 +104,6 @@ class TracedRecords(TracedPrograms, StreamCollector):
             present = values != ABSENT
             measured[name] = Column(values, None if present.all() else present)
         return Columns(keys, {**measured, **self.make_units(len(records)), **attributes})
-
-    def losses(self) -> Losses:
-        """Return what was lost of records, and of what programs keep."""
-        return self.add_lost(super().losses())
 
 
 class TracedRows(TracedPrograms, RowCollector):
@@ -174,10 +156,6 @@ class TracedRows(TracedPrograms, RowCollector):
             return Columns(keys, {self._value: Column(total), **units, **attributes})
         values = {self._value: Column(total // count), "total_ns": Column(total)}
         return Columns(keys, {**values, **self.make_units(len(entries)), **attributes}, count)
-
-    def losses(self) -> Losses:
-        """Return what was lost of rows, and of what programs keep."""
-        return self.add_lost(super().losses())
 
 
 def can_add_up(resolved: ResolvedRequest, measured: tuple[str, ...]) -> bool:

@@ -17,10 +17,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol, TypeVar
 
-from omn_core.api import BoundTarget, MachineRefused
+from omn_core.api import MachineRefused
 from omn_kernel.bpf.assembly import Record
-from omn_kernel.bpf.filters import TaskFilter, find_filter
-from omn_kernel.bpf.followers import Follower
+from omn_kernel.bpf.filters import TaskFilter
 from omn_kernel.bpf.hooks import RawTracepoint, TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.reading import KernelAssembly
@@ -45,35 +44,6 @@ class Sink(Protocol):
 
         `context` is what R1 held when the program began; both registers are of R6 to R9.
         """
-
-
-class TargetTasks:
-    """The tasks of a target as programs tell them. Raises MachineRefused where programs cannot."""
-
-    def __init__(self, target: BoundTarget) -> None:
-        self._processes = target.processes
-        self.follower = Follower() if target.processes and target.tid is None else None
-        try:
-            self.filter: TaskFilter = find_filter(target, self.follower)
-        except MachineRefused:
-            self.close()
-            raise
-
-    def load(self, programs: RunningPrograms, types: Btf) -> None:
-        """Load the programs that follow a target's processes, ahead of those that ask."""
-        if self.follower is not None:
-            for program, hook in self.follower.write_programs(types):
-                programs.load(program, hook)
-
-    def begin(self) -> None:
-        """Follow the target's processes, now that the programs are attached."""
-        if self.follower is not None:
-            self.follower.add(self._processes)
-
-    def close(self) -> None:
-        """Let go of the map of processes."""
-        if self.follower is not None:
-            self.follower.close()
 
 
 class Tracing:
