@@ -12,12 +12,11 @@ from omn_core.diff.rows import BOUND, FEW, LEAST_EVENTS
 from omn_core.diff.statistics import FALSE_RATE
 from omn_core.format.columns import render_column
 from omn_core.format.figures import MARK, render_key, say_more
-from omn_core.format.page import Page
+from omn_core.format.page import Page, wrap
 from omn_core.format.scale import render_count, render_duration, render_number
 from omn_core.model.style import TextStyle
 from omn_core.names import compute_width, pad, render_printable
 
-_ROWS = 30
 _LEAST_NAME = 12
 _LONGEST = 60
 
@@ -110,15 +109,15 @@ def _add_table(page: Page, table: Table) -> None:
     page.add_blank()
     scaled = ", a second of the window" if table.is_per_second else ""
     page.add_block([f"{_HEADINGS.get(table.figure, table.figure)}{scaled}"])
-    most = page.style.rows or _ROWS
     listed = [row for row in table.rows if row.flag != FEW]
+    most = len(listed) if page.style.rows is None else page.style.rows
     few = len(table.rows) - len(listed)
     if listed:
         page.add_block(_render_rows(listed[:most], table, page.inner))
     if len(listed) > most:
         page.add_block([say_more(len(listed) - most)])
     if few:
-        page.add_block([f"({render_count(few)} rows of fewer than {LEAST_EVENTS} events a run are not judged)"])
+        page.add_block([f"({_count_rows(few)} of fewer than {LEAST_EVENTS} events a run: not judged)"])
     for apart in table.apart:
         page.add_block(_render_apart(apart, table, page.inner))
 
@@ -169,8 +168,6 @@ def _render_name(row: Row, width: int) -> str:
 
 
 def _render_apart(apart: Apart, table: Table, style: TextStyle) -> Iterator[str]:
-    from omn_core.format.page import wrap
-
     unit = f"{table.unit}/s" if table.is_per_second else table.unit
     figures = [
         f"{render_number(value, unit)}{'' if share is None else f' ({_render_share(share)})'} in {name}"
@@ -178,7 +175,11 @@ def _render_apart(apart: Apart, table: Table, style: TextStyle) -> Iterator[str]
         if value is not None
     ]
     named = ", ".join(render_key(name, 40) for name, _, _ in apart.examples)
-    count = "1 row" if apart.rows == 1 else f"{render_count(apart.rows)} rows"
     remedy = "" if apart.remedy is None else f"; {apart.remedy}"
-    text = f"not compared, lacking {apart.lacks}: {', '.join(figures)}, {count}{f' ({named})' if named else ''}{remedy}"
+    rows = f"{_count_rows(apart.rows)} ({named})" if named else _count_rows(apart.rows)
+    text = f"not compared, lacking {apart.lacks}: {', '.join((*figures, rows))}{remedy}"
     yield from wrap(text, style.width, "  ")
+
+
+def _count_rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{render_count(count)} rows"

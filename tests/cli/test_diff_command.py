@@ -88,6 +88,16 @@ def test_the_text_says_what_its_figures_are(omn: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("DIF-1")
+def test_a_pipe_has_every_row(omn: Any, tmp_path: Path) -> None:
+    """Fifty functions are fifty lines of either table; those of few samples are counted."""
+    functions = {(name(f"function{number:02d}"),): 100 + number for number in range(50)}
+    write_plain_run(tmp_path / "a", make_profile({**functions, (name("rare"),): 3}))
+    lines = omn("diff", "a", "a").stdout.decode().splitlines()
+    assert sum("function" in line.split()[-1] for line in lines if line.strip()) == 2 * 50
+    assert sum("(1 row of fewer than 10 events a run: not judged)" in line for line in lines) == 2
+
+
+@pytest.mark.spec("DIF-1")
 @pytest.mark.parametrize(
     ("content", "said"),
     [
