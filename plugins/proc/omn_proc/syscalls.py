@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import Columns, make_named_column, make_number_column, make_text_column
-from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, find_cgroup_paths, make_process_column
+from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, make_process_column
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.pieces import compute_bucket, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.rows import RowCollector
+from omn_kernel.cgroup_names import CgroupNames
 from omn_kernel.syscalls import name_syscall
 
-from omn_core.api import BoundTarget, Column, Losses
+from omn_core.api import BoundTarget, Column
 from omn_proc.programs.calls import BEGUN, hook_calls, open_begun, write_enter
 
 _COMPAT_BIT = 32
@@ -42,11 +42,12 @@ class SystemCalls(RowCollector):
     )
     row = np.dtype([("calls", np.uint64), ("total_ns", np.uint64), *PROCESS_FIELDS, ("parent", np.uint64)])
     entries = 1 << 15
-    _unkept = 0
 
     def write_programs(self, target: BoundTarget) -> None:
         """Write the programs where calls are entered and where they return."""
         self._begun = self.hold(open_begun(self.types))
+        self.count_lost(self._begun.lost, "calls began where the kernel had no memory to keep when")
+        self._cgroups = CgroupNames()
         exits, enters = (hook_calls(name, self._begun, self.types) for name in ("sys_exit", "sys_enter"))
         self.programs.load(self._write_exit(), exits)
         self.programs.load(write_enter(self._begun, self.tasks.filter, self.types), enters)
@@ -118,19 +119,6 @@ class SystemCalls(RowCollector):
     def _divides_by(self, key: str) -> bool:
         return self.resolved.is_divided_by(key)
 
-    def detach(self) -> None:
-        """Keep how many calls found no room where they began, too."""
-        super().detach()
-        self._unkept = self._begun.lost.read_count()
-
-    def losses(self) -> Losses:
-        """Add the calls that found no room where they began."""
-        losses = super().losses()
-        if not self._unkept:
-            return losses
-        reason = f"{self._unkept} calls began where the kernel had no memory to keep when"
-        return attrs.evolve(losses, dropped=losses.dropped + self._unkept, reasons=(*losses.reasons, reason))
-
     def make_columns(self, entries: Entries) -> Columns:
         """Make a row stand for as many calls as it counted, each of their mean time, with the exact total beside it."""
         calls = entries.values["calls"].astype(np.int64)
@@ -155,9 +143,10 @@ class SystemCalls(RowCollector):
         if self._divides_by("task"):
             made["task"] = make_number_column(keys["task"])
         if self._divides_by("cgroup"):
-            made["cgroup"] = make_named_column(keys["cgroup"], find_cgroup_paths().get, names)
+            self._cgroups.look()
+            made["cgroup"] = make_named_column(keys["cgroup"], self._cgroups.find, names)
         if self.resolved.shows("proc"):
-            made["proc"] = make_process_column(entries.values["namespace"], entries.values["number"], names)
+            made["proc"] = make_process_column(entries.values, names)
         return made
 
 

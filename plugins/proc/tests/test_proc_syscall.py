@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omn_kernel.bpf.identity import find_cgroup_paths
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
-from omn_kernel.cgroup import UNIFIED, parse_cgroup
+from omn_kernel.cgroup import UNIFIED, find_hierarchies, parse_cgroup
+from omn_kernel.mounts import read_mounts
 from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import find_process_key
 from omn_proc import syscalls
@@ -162,7 +162,7 @@ def test_a_launched_program_is_counted_from_its_execve_on(omn: Command) -> None:
     (series,) = ran.result["series"]
     own = parse_cgroup(Path("/proc/self/cgroup").read_bytes())
     assert series["key"]["comm"] == "true"
-    assert series["key"]["cgroup"] == (own.get(UNIFIED) if find_cgroup_paths() else None)
+    assert series["key"]["cgroup"] == (own.get(UNIFIED) if UNIFIED in find_hierarchies(read_mounts("/")) else None)
 
 
 @pytest.mark.spec("KRN-5")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omn_core.api import ABSENT, Column, Names
+from omn_core.api import Column, Names
 from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.columns import make_named_column
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R1, R2, R3, R4, Register
 from omn_kernel.btf.fields import get_fields, get_size
-from omn_kernel.cgroup import UNIFIED, find_hierarchies
-from omn_kernel.mounts import read_mounts
 
 Array = npt.NDArray[Any]
 
-PROCESS_FIELDS = (("namespace", np.uint32), ("number", np.uint32))
+PROCESS_FIELDS = [("proc_inode", "u4"), ("proc_number", "u4")]
 """The fields of a record that `copy_process` fills: the pid namespace's inode, and the pid inside it."""
 
 _NUMBER = np.dtype([("number", np.uint32), ("pad", np.uint32), ("namespace", np.uint64)])
@@ -46,32 +43,20 @@ def copy_process(program: KernelAssembly, record: Record, task: Register) -> Non
     program.point_at(R1, upid)
     program.call("probe_read_kernel")
     program.get(R1, upid, "number")
-    program.set(record, "number", R1)
+    program.set(record, "proc_number", R1)
     program.get(R3, upid, "namespace")
     program.compute(R3, "+=", inode.offset)
     program.move(R2, inode.size)
-    program.point_at(R1, record, "namespace")
+    program.point_at(R1, record, "proc_inode")
     program.call("probe_read_kernel")
 
 
-def make_process_column(namespaces: Array, numbers: Array, names: Names) -> Column:
+def make_process_column(records: Array, names: Names) -> Column:
     """Make the column of the key `proc` of what `copy_process` copied; absent where that could not be read."""
-    pairs = namespaces.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
-    different, codes = np.unique(pairs, return_inverse=True)
-    spelled = [f"{pair >> 32}:{pair & 0xFFFFFFFF}" if pair >> 32 else None for pair in different.tolist()]
-    interned = [ABSENT if one is None else names.intern(one) for one in spelled]
-    return Column(np.array(interned, np.int64)[codes.reshape(-1)], None, names)
+    pairs = records["proc_inode"].astype(np.uint64) << np.uint64(32) | records["proc_number"].astype(np.uint64)
+    return make_named_column(pairs, _spell_process, names)
 
 
-def find_cgroup_paths() -> Mapping[int, str]:
-    """Find the path of each cgroup2 cgroup that there is by its number, its folder's inode; none where not mounted."""
-    mount = find_hierarchies(read_mounts("/")).get(UNIFIED)
-    if mount is None:
-        return {}
-    paths: dict[int, str] = {}
-    for folder, _, _ in os.walk(mount.point):
-        try:
-            paths[os.stat(folder).st_ino] = folder.removeprefix(mount.point) or "/"
-        except OSError:
-            continue
-    return paths
+def _spell_process(pair: int) -> str | None:
+    inode, number = pair >> 32, pair & 0xFFFFFFFF
+    return f"{inode}:{number}" if inode else None

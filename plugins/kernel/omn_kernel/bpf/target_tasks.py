@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 
-from omn_core.api import BoundTarget, Losses
+from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.bpf.assembly import Assembly
 from omn_kernel.bpf.filters import TaskFilter, find_filter
 from omn_kernel.bpf.followers import Follower
@@ -22,43 +21,40 @@ _PROCESS = np.dtype([("start_ns", np.uint64)])
 class TargetTasks:
     """The tasks of a target and, of processes, all that these start.
 
-    `filter` is what programs keep them by. A launched program that is held (`is_held`) is the target's from its execve
-    on: what ran before, in its place, is omn's own. Raises MachineRefused for a cgroup that programs cannot tell.
+    `filter` is what programs keep them by, `follower` what keeps a target's processes, None for any other target. A
+    launched program that is held (`is_held`) is the target's from its execve on: what ran before, in its place, is
+    omn's own. Raises MachineRefused for a cgroup that programs cannot tell.
     """
 
     def __init__(self, target: BoundTarget, *, is_held: bool) -> None:
         self._target = target
         self._is_held = is_held
-        self._follower = Follower() if target.processes and target.tid is None else None
-        self.filter: TaskFilter = find_filter(target, self._follower)
+        self.follower = Follower() if target.processes and target.tid is None else None
+        try:
+            self.filter: TaskFilter = find_filter(target, self.follower)
+        except MachineRefused:
+            self.close()
+            raise
 
     def load(self, programs: RunningPrograms, types: Btf) -> None:
         """Load what follows the processes, to be attached before what asks. Raises as `RunningPrograms.load` does."""
-        if self._follower is None:
+        if self.follower is None:
             return
-        for program, hook in self._follower.write_programs(types):
+        for program, hook in self.follower.write_programs(types):
             programs.load(program, hook)
         if self._is_held:
             for handle in self._target.processes:
-                programs.load(_write_begin(self._follower, handle.pid, types), RawTracepoint("sched_process_exec"))
+                programs.load(_write_begin(self.follower, handle.pid, types), RawTracepoint("sched_process_exec"))
 
     def begin(self) -> None:
         """Begin with the processes that there are, once the programs are attached; not with one that is held."""
-        if self._follower is not None and not self._is_held:
-            self._follower.add(self._target.processes)
-
-    def add_lost(self, losses: Losses) -> Losses:
-        """Add the processes that found no room among those that are followed: all of theirs is missing."""
-        lost = 0 if self._follower is None else self._follower.lost.read_count()
-        if not lost:
-            return losses
-        reason = f"{lost} processes found no room among those that are followed"
-        return attrs.evolve(losses, dropped=losses.dropped + lost, reasons=(*losses.reasons, reason))
+        if self.follower is not None and not self._is_held:
+            self.follower.add(self._target.processes)
 
     def close(self) -> None:
         """Let go of what follows the processes."""
-        if self._follower is not None:
-            self._follower.close()
+        if self.follower is not None:
+            self.follower.close()
 
 
 def _write_begin(follower: Follower, pid: int, types: Btf) -> Assembly:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,12 +11,13 @@ import numpy.typing as npt
 from omn_core.api import Column, Names, ResolvedRequest
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import make_named_column, make_text_column
-from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, find_cgroup_paths, make_process_column
+from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, make_process_column
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, Register
+from omn_kernel.cgroup_names import CgroupNames
 
 _NUMBERS = {"task": "pid", "pid": "tgid", "ppid": "real_parent.tgid"}
-_LAYOUTS: Mapping[str, Sequence[tuple[str, Any]]] = {
+_LAYOUTS = {
     "task": [("task", "u4")],
     "pid": [("pid", "u4")],
     "ppid": [("ppid", "u4")],
@@ -41,6 +42,12 @@ class TaskFields:
     def __init__(self, resolved: ResolvedRequest) -> None:
         self.shown = tuple(name for name in _LAYOUTS if resolved.shows(name))
         self.layout = [part for name in self.shown for part in _LAYOUTS[name]]
+        self._cgroups = CgroupNames()
+
+    def look(self) -> None:
+        """Read which cgroups there are, where they are shown."""
+        if "cgroup" in self.shown:
+            self._cgroups.look()
 
     def write(self, program: KernelAssembly, record: Record, task: Register) -> None:
         """Emit what sets the fields in a record. R0 to R5 hold nothing of the program's after it. Raises FieldMissing.
@@ -64,6 +71,7 @@ class TaskFields:
 
     def make_columns(self, records: npt.NDArray[Any], names: Names) -> tuple[Fields, Fields]:
         """Make the keys and the attributes of records."""
+        self.look()
         keys = {name: self._make_key(name, records, names) for name in _KEYS if name in self.shown}
         attributes = {name: Column(records[name].astype(np.int64)) for name in _ATTRIBUTES if name in self.shown}
         if "comm" in self.shown:
@@ -73,7 +81,7 @@ class TaskFields:
 
     def _make_key(self, name: str, records: npt.NDArray[Any], names: Names) -> Column:
         if name == "cgroup":
-            return make_named_column(records["cgroup"], find_cgroup_paths().get, names)
+            return make_named_column(records["cgroup"], self._cgroups.find, names)
         if name == "proc":
-            return make_process_column(records["namespace"], records["number"], names)
+            return make_process_column(records, names)
         return Column(records[name].astype(np.int64))

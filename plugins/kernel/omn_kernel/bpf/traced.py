@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +20,7 @@ from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.streaming import StreamCollector
 from omn_kernel.bpf.tasks import TaskFields
-from omn_kernel.bpf.tracing import ABSENT, Tracer, Tracing
+from omn_kernel.bpf.tracing import ABSENT, Tracer
 from omn_kernel.bpf.transport import STAMP
 
 _ROW = np.dtype([("count", np.uint64), ("total", np.uint64)])
@@ -33,8 +32,6 @@ class TracedPrograms(ProgramCollector, ABC):
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self._tracing: Tracing
-        self._unkept: list[tuple[int, str]] = []
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a task, and open what needs no target."""
@@ -43,30 +40,16 @@ class TracedPrograms(ProgramCollector, ABC):
 
     @abstractmethod
     def reserve(self, program: KernelAssembly) -> Record:
-        """Reserve a place for an event's measured values (`tracing.Sink`)."""
+        """Reserve a place for an event's measured values (`tracing.Tracing`)."""
 
     @abstractmethod
     def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
-        """Emit what hands an event over (`tracing.Sink`)."""
+        """Emit what hands an event over (`tracing.Tracing`)."""
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the tracer's programs."""
-        self._tracing = self.hold(Tracing(self.programs, self.types, self.tasks.filter, self))
-        self.tracer.load(self._tracing)
-
-    def detach(self) -> None:
-        """Detach the programs, and read what they could not keep for what they measure."""
-        super().detach()
-        self._unkept = [(count, reason) for count, reason in self._tracing.read_lost() if count]
-
-    def add_missed(self, losses: Losses) -> Losses:
-        """Add what the programs could not keep, too."""
-        losses = super().add_missed(losses)
-        return attrs.evolve(
-            losses,
-            dropped=losses.dropped + sum(count for count, _ in self._unkept),
-            reasons=(*losses.reasons, *(reason for _, reason in self._unkept)),
-        )
+        self.tracer.load(self)
+        self.task_fields.look()
 
     def make_units(self, length: int) -> dict[str, Column]:
         """Make the attribute of which each event is one, where the source has it."""

@@ -14,17 +14,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Protocol, TypeVar
 
-from omn_core.api import MachineRefused
 from omn_kernel.bpf.assembly import Record
-from omn_kernel.bpf.filters import TaskFilter
-from omn_kernel.bpf.hooks import RawTracepoint, TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import Register
 from omn_kernel.bpf.running import RunningPrograms
+from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.btf.types import Btf
 from omn_kernel.polling import Closable
 
@@ -33,8 +30,21 @@ ABSENT = -1
 """What a measured value is set to where the event does not have it."""
 
 
-class Sink(Protocol):
-    """Where the events of programs go."""
+class Tracing(Protocol):
+    """What a tracer is lent by the collector around it: the kernel's types, whose tasks are asked for, the programs."""
+
+    types: Btf
+    tasks: TargetTasks
+    programs: RunningPrograms
+
+    def hold(self, held: Held) -> Held:
+        """Close something with the programs, and return it."""
+
+    def count_lost(self, counter: LostCounter, reason: str) -> None:
+        """Count in the answer what programs count as lost, with the reason after the number of them."""
+
+    def load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None]) -> None:
+        """Load a program on a tracepoint (`ProgramCollector.load_tracepoint`)."""
 
     def reserve(self, program: KernelAssembly) -> Record:
         """Reserve a place for an event's measured values, each of 8 bytes under its name."""
@@ -44,52 +54,6 @@ class Sink(Protocol):
 
         `context` is what R1 held when the program began; both registers are of R6 to R9.
         """
-
-
-class Tracing:
-    """What a tracer is lent: the kernel's types, whose tasks are asked for, where events go, the programs' life."""
-
-    def __init__(self, programs: RunningPrograms, types: Btf, tasks: TaskFilter, sink: Sink) -> None:
-        self.programs = programs
-        self.types = types
-        self.tasks = tasks
-        self.sink = sink
-        self._held = ExitStack()
-        self._lost: list[tuple[LostCounter, str]] = []
-
-    def hold(self, held: Held) -> Held:
-        """Close something with the programs, and return it."""
-        self._held.callback(held.close)
-        return held
-
-    def count_lost(self, counter: LostCounter, reason: str) -> None:
-        """Say in the answer what programs count as lost, with the reason."""
-        self._lost.append((counter, reason))
-
-    def read_lost(self) -> list[tuple[int, str]]:
-        """Read how much was lost so far, and why."""
-        return [(counter.read_count(), reason) for counter, reason in self._lost]
-
-    def close(self) -> None:
-        """Let go of what was held."""
-        self._held.close()
-
-    def load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None]) -> None:
-        """Load a program on a tracepoint, with typed pointers where the kernel takes it so, else with numbers.
-
-        The program is written once more for the second, and bears the tracepoint's name. Raises MachineRefused where
-        the kernel takes neither.
-        """
-        try:
-            self._load(name, write, has_typed_pointers=True)
-        except MachineRefused:
-            self._load(name, write, has_typed_pointers=False)
-
-    def _load(self, name: str, write: Callable[[KernelAssembly], None], *, has_typed_pointers: bool) -> None:
-        program = KernelAssembly(f"omn_{name}", self.types, has_typed_pointers=has_typed_pointers)
-        write(program)
-        hook = TypedTracepoint(name, self.types) if has_typed_pointers else RawTracepoint(name)
-        self.programs.load(program, hook)
 
 
 class Tracer(ABC):

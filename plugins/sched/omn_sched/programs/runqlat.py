@@ -35,7 +35,9 @@ class RunQueueWaits(Tracer):
     def load(self, tracing: Tracing) -> None:
         """Load what forgets threads, what sees them woken, and what sees them get a cpu."""
         self.states = tracing.hold(TaskStates("waits", STATE))
-        tracing.count_lost(self.states.lost, f"more than {MOST_THREADS} threads waited, and not all are remembered")
+        tracing.count_lost(
+            self.states.lost, f"threads found no room among the {MOST_THREADS} whose waits are remembered"
+        )
         for program, hook in self.states.write_programs(tracing.types):
             tracing.programs.load(program, hook)
         tracing.load_tracepoint("sched_wakeup", lambda program: self.write_wakeup(program, tracing))
@@ -45,7 +47,7 @@ class RunQueueWaits(Tracer):
     def write_wakeup(self, program: KernelAssembly, tracing: Tracing) -> None:
         """Write sched_wakeup(task): it is on a queue from now on, or was on one already."""
         program.read_argument(R7, R1, 0)
-        tracing.tasks.keep(program, R7, "done")
+        tracing.tasks.filter.keep(program, R7, "done")
         read_clock(program, R8)
         state = self.states.look_up(program, R7)
         program.jump_if(R0, "==", 0, "new")
@@ -59,7 +61,7 @@ class RunQueueWaits(Tracer):
     def write_new(self, program: KernelAssembly, tracing: Tracing) -> None:
         """Write sched_wakeup_new(task): whatever stands under its number was another thread's."""
         program.read_argument(R7, R1, 0)
-        tracing.tasks.keep(program, R7, "done")
+        tracing.tasks.filter.keep(program, R7, "done")
         read_clock(program, R8)
         self._put_state(program)
         program.label("done")
@@ -75,7 +77,7 @@ class RunQueueWaits(Tracer):
 
     def write_switch(self, program: KernelAssembly, tracing: Tracing) -> None:
         """Write sched_switch(preempt, prev, next)."""
-        event = tracing.sink.reserve(program)
+        event = tracing.reserve(program)
         program.move(R6, R1)
 
         # Who leaves the cpu was running: no wakeup before this begins its next wait.
@@ -85,7 +87,7 @@ class RunQueueWaits(Tracer):
             program.set(state, "woken_ns", 0)
 
         program.read_argument(R7, R6, 2)
-        tracing.tasks.keep(program, R7, "done")
+        tracing.tasks.filter.keep(program, R7, "done")
         self._read_waited(program)
         program.set(event, "wake_to_run_ns", ABSENT)
         state = self.states.look_up(program, R7)
@@ -111,7 +113,7 @@ class RunQueueWaits(Tracer):
         self.states.put(program, R7, first)
 
         program.label("measured")
-        tracing.sink.write(program, event, R7, R6)
+        tracing.write(program, event, R7, R6)
         program.label("done")
         program.leave(0)
 
