@@ -14,6 +14,8 @@
 #define OMN_EVENT_RECORDS_MAPPINGS 32u
 #define OMN_EVENT_RECORDS_TASKS 64u
 #define OMN_EVENT_EXCLUDE_USER_CHAIN 128u
+/* PERF_FORMAT_LOST, which headers before Linux 6.0 do not name. */
+#define OMN_FORMAT_LOST 16u
 
 /* What struct perf_event_attr holds in bit fields and unions, in fields of their own. config1 and config2 are the
    event's own (for a uprobe: path and offset). sample_period is a frequency where the flag says so. Records are

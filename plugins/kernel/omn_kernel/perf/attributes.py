@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any, Self
 
 import attrs
@@ -15,7 +16,8 @@ DEFAULT_HZ = 997
 """A prime, so that what a program does at round rates does not fall into step with it."""
 
 READ_WORDS = 3
-"""What reading a counter gives: its count, and the nanoseconds that it was enabled and that it ran."""
+"""What reading a counter gives: its count, and the nanoseconds that it was enabled and that it ran. Where the event was
+opened so (`reads_lost`) one more follows: how many records of it found no room in their ring."""
 
 
 @attrs.frozen
@@ -72,7 +74,7 @@ class EventAttributes:
 
     `path` is the file or function of a probe's event, whose address stands in config1, and `path_offset` where in it.
     `inherits` counts what the task starts from then on, `enable_on_exec` begins at its next execve. `sampling` makes it
-    write records.
+    write records, and `reads_lost` has the kernel count those that find no room, where it does (`can_read_lost`).
     """
 
     kind: int
@@ -84,6 +86,7 @@ class EventAttributes:
     enable_on_exec: bool = False
     exclude_kernel: bool = False
     reads_times: bool = False
+    reads_lost: bool = False
     sampling: Sampling | None = None
 
     @classmethod
@@ -133,6 +136,7 @@ def open_event(attributes: EventAttributes, place: Place) -> int:
     if attributes.path is not None:
         text = ffi.new("char[]", attributes.path.encode("utf-8", "surrogateescape"))
     times = lib.PERF_FORMAT_TOTAL_TIME_ENABLED | lib.PERF_FORMAT_TOTAL_TIME_RUNNING
+    lost = lib.OMN_FORMAT_LOST if attributes.reads_lost else 0
     sampling = attributes.sampling
     event = ffi.new(
         "struct omn_event *",
@@ -142,11 +146,25 @@ def open_event(attributes: EventAttributes, place: Place) -> int:
             "config": attributes.config,
             "config1": int(ffi.cast("uintptr_t", text)),
             "config2": attributes.path_offset,
-            "read_format": times if attributes.reads_times else 0,
+            "read_format": (times if attributes.reads_times else 0) | lost,
             **({} if sampling is None else _spell_sampling(sampling)),
         },
     )
     return _open(event, place)
+
+
+@cache
+def can_read_lost() -> bool:
+    """Tell whether the kernel counts the records of an event that found no room (PERF_FORMAT_LOST, since Linux 6.0)."""
+    dummy = SOFTWARE["dummy"]
+    attributes = EventAttributes(
+        lib.PERF_TYPE_SOFTWARE, dummy, is_disabled=True, exclude_kernel=True, reads_times=True, reads_lost=True
+    )
+    try:
+        os.close(open_event(attributes, Place(0)))
+    except OSError:
+        return False
+    return True
 
 
 def open_output(cpu: int) -> int:

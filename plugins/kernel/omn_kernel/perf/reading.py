@@ -16,12 +16,12 @@ Readings = npt.NDArray[np.uint64]
 """A row for each counter: what it counted, and the nanoseconds that it was enabled and that it ran."""
 
 
-def read_counters(descriptors: Sequence[int]) -> Readings:
-    """Read counters that were opened with their times. Raises OSError as read(2) does."""
-    values = np.zeros((len(descriptors), READ_WORDS), np.uint64)
+def read_counters(descriptors: Sequence[int], words: int = READ_WORDS) -> Readings:
+    """Read counters that were opened with their times, or to be read as so many words. Raises OSError as read(2)."""
+    values = np.zeros((len(descriptors), words), np.uint64)
     numbers = np.array(descriptors, np.int32)
     failed = lib.omn_events_read(
-        ffi.from_buffer("int[]", numbers), len(descriptors), READ_WORDS, ffi.from_buffer("uint64_t[]", values)
+        ffi.from_buffer("int[]", numbers), len(descriptors), words, ffi.from_buffer("uint64_t[]", values)
     )
     if failed < 0:
         raise OSError(-failed, os.strerror(-failed))

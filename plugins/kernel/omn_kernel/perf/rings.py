@@ -30,6 +30,10 @@ _MOST_BYTES = 256 << 20
 _HELD_SECONDS = 0.5
 """For how long a ring has room: several times as long as it is left alone, on a machine that is busy."""
 
+_TRACED_HZ = 12_000
+"""How many records of the deepest a trace may bring a second: a program that forks has ten times as many page faults,
+with chains of a tenth."""
+
 _RECORD_BYTES = 1280
 """A sample with as deep a chain as the kernel walks."""
 
@@ -42,9 +46,11 @@ Bytes = npt.NDArray[np.uint8]
 def choose_ring_bytes(sampling: Sampling, count: int) -> int:
     """Choose how large each of so many rings should be: a power of two that holds what comes between two readings.
 
-    How often samples come is not known where they are so many occurrences apart: it is taken for what a clock's are.
+    How often samples come is not known where they are so many occurrences apart: it is taken for what a clock's are,
+    and where each occurrence is one for far more.
     """
-    wanted = (sampling.hz or DEFAULT_HZ) * (_RECORD_BYTES + sampling.stack_bytes) * _HELD_SECONDS
+    rate = sampling.hz or (_TRACED_HZ if sampling.period == 1 else DEFAULT_HZ)
+    wanted = rate * (_RECORD_BYTES + sampling.stack_bytes) * _HELD_SECONDS
     most = 1 << (_MOST_BYTES // max(count, 1)).bit_length() - 1
     return max(RING_BYTES, min(1 << (int(wanted) - 1).bit_length(), most))
 

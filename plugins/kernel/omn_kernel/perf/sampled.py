@@ -8,9 +8,11 @@ import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+import attrs
+
 from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.cgroup_files import get_place
-from omn_kernel.perf.attributes import Place, Sampling
+from omn_kernel.perf.attributes import READ_WORDS, Place, Sampling
 from omn_kernel.perf.cgroups import find_cgroup_folder
 from omn_kernel.perf.opening import EventOpener, close_all, count_threads, open_thread, open_threads
 from omn_kernel.perf.reading import read_counters
@@ -22,13 +24,28 @@ _ENABLE, _DISABLE, _SET_OUTPUT, _ID = 0x2400, 0x2401, 0x2405, 0x80082407
 """PERF_EVENT_IOC_ENABLE, _DISABLE, _SET_OUTPUT and _ID of <linux/perf_event.h>."""
 
 
+@attrs.frozen
+class Totals:
+    """What events came to: how much they counted, for how long they ran (while a task was on its cpu), both added up.
+
+    `lost` is how many of their records found no room, None where the kernel does not count those.
+    """
+
+    counted: int = 0
+    running_ns: int = 0
+    lost: int | None = None
+
+
 class SampledEvents:
     """An event on every place of a target, disabled until `enable`, or until an execve where it was opened so.
 
     Raises MachineRefused where it cannot be opened, or no memory can be locked for its rings.
     """
 
-    def __init__(self, target: BoundTarget, opener: EventOpener, sampling: Sampling) -> None:
+    def __init__(
+        self, target: BoundTarget, opener: EventOpener, sampling: Sampling, *, reads_lost: bool = False
+    ) -> None:
+        self._reads_lost = reads_lost
         self._held = ExitStack()
         online = read_cpus("/", "online")
         cpus = [cpu for cpu in online if not target.cpus or cpu in target.cpus]
@@ -65,10 +82,12 @@ class SampledEvents:
         """Take what the rings hold."""
         return self._rings.drain()
 
-    def read_totals(self) -> tuple[int, int]:
-        """Read how much the events counted and for how long they ran, each added up: while a task was on its cpu."""
-        readings = read_counters([descriptor for descriptors in self._opened for descriptor in descriptors])
-        return int(readings[:, 0].sum()), int(readings[:, 2].sum())
+    def read_totals(self) -> Totals:
+        """Read what the events came to, all together."""
+        words = READ_WORDS + self._reads_lost
+        flat = [descriptor for descriptors in self._opened for descriptor in descriptors]
+        sums = read_counters(flat, words).sum(axis=0).tolist()
+        return Totals(sums[0], sums[2], sums[READ_WORDS] if self._reads_lost else None)
 
     def read_ids(self) -> list[int]:
         """Read the numbers of the events, which samples carry as that of their stream; not of what was inherited."""

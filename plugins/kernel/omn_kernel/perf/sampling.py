@@ -20,7 +20,7 @@ from omn_core.api import (
     ResolvedRequest,
     RunContext,
 )
-from omn_kernel.perf.attributes import DEFAULT_HZ, EventAttributes, Sampling
+from omn_kernel.perf.attributes import DEFAULT_HZ, EventAttributes, Sampling, can_read_lost
 from omn_kernel.perf.call_stacks import CallStacks, Ending
 from omn_kernel.perf.chains import make_stacks
 from omn_kernel.perf.events import PerfEvent, Raised, get_event
@@ -28,7 +28,7 @@ from omn_kernel.perf.held_samples import HeldSamples
 from omn_kernel.perf.opening import EventOpener
 from omn_kernel.perf.paranoia import describe_paranoia
 from omn_kernel.perf.records import Lost, Mapped, Named, Record, Samples, Started, Throttled, parse_records
-from omn_kernel.perf.sampled import SampledEvents
+from omn_kernel.perf.sampled import SampledEvents, Totals
 from omn_kernel.perf.task_names import TaskNames
 from omn_kernel.perf.unwinding import Unwinder
 from omn_kernel.perf.weights import compute_periods
@@ -76,8 +76,8 @@ class SamplingCollector(CollectorBase, ABC):
         self._unwinder = None if self._walk == NONE else Unwinder(self._walk, self._symboliser, context.sysroot)
         self._held = HeldSamples(self._unwinder, context.memory_bytes)
         self._late: list[Record] = []
-        self._idle = self._throttled = self._overrun = self._running_ns = 0
-        self._counted = self._stood_for = self._recovered = 0
+        self._idle = self._throttled = self._overrun = self._stood_for = self._recovered = 0
+        self._totals = Totals()
         self._endings = np.zeros(0, np.uint8)
         self._drains: list[Drain] = []
         self._notes: tuple[str, ...] = ()
@@ -108,6 +108,7 @@ class SamplingCollector(CollectorBase, ABC):
         window = self.resolved.request.window
         is_held = target.launched and not (window and window.start_ns)
         _check_rate(self.sampling)
+        reads_lost = can_read_lost()
 
         def make(event: PerfEvent, is_user_only: bool) -> EventAttributes:
             return EventAttributes(
@@ -118,12 +119,13 @@ class SamplingCollector(CollectorBase, ABC):
                 enable_on_exec=is_held,
                 exclude_kernel=is_user_only,
                 reads_times=True,
+                reads_lost=reads_lost,
                 sampling=self.sampling,
             )
 
         self._opener = EventOpener(self._event, make)
         self._is_of_tasks = bool(target.processes)
-        self._events = SampledEvents(target, self._opener, self.sampling)
+        self._events = SampledEvents(target, self._opener, self.sampling, reads_lost=reads_lost)
         for handle in target.processes:
             self._follow(handle.pid, handle.pid)
         self._ids = self._events.read_ids() if self.sampling.has_streams else []
@@ -144,7 +146,7 @@ class SamplingCollector(CollectorBase, ABC):
             return Batch.empty()
         self._events.disable()
         self._take(self._events.drain(), self.context.clock())
-        self._counted, self._running_ns = self._events.read_totals()
+        self._totals = self._events.read_totals()
         self._events.close()
         self._events = None
         self._note_others(self._late)
@@ -255,13 +257,14 @@ class SamplingCollector(CollectorBase, ABC):
         )
 
     def _count_unheard(self) -> int:
-        """Count the occurrences that were to be a record each and are none, as far as the event itself counted them.
+        """Count the records that found no room, by the events' own account: records tell of it once another has room.
 
-        The kernel tells of records that found no room only once another does.
+        A kernel that keeps none counts what occurred, of which each was to be a record in a trace of tasks; of a cpu it
+        counts some switches that no record is ever made of.
         """
-        if self.sampling.period != 1:
-            return 0
-        return max(self._counted - self._held.count() - self._idle - self._overrun, 0)
+        if self._totals.lost is not None or self.sampling.period != 1 or not self._is_of_tasks:
+            return self._totals.lost or 0
+        return max(self._totals.counted - self._held.count() - self._overrun, 0)
 
     def fields(self) -> Mapping[str, int]:
         """Return how many samples were delivered, those of the idle task apart, and for how long the tasks ran.
@@ -270,14 +273,14 @@ class SamplingCollector(CollectorBase, ABC):
         """
         fields = {"delivered": self._held.count(), **self._sources.count()}
         if self._event.raised is not Raised.CLOCK:
-            fields["counted"] = self._counted
+            fields["counted"] = self._totals.counted
         if self._unwinder is not None:
             fields["cut_stacks"] = int((self._endings == Ending.CUT).sum())
             fields["unfinished_stacks"] = int((self._endings == Ending.BLIND).sum())
         if self._walk == FP_LEAF:
             fields["recovered_frames"] = self._recovered
         if self._is_of_tasks:
-            return {**fields, "ran_ns": self._running_ns}
+            return {**fields, "ran_ns": self._totals.running_ns}
         return {**fields, "idle": self._idle}
 
     def facts(self) -> tuple[str, ...]:
@@ -294,16 +297,17 @@ class SamplingCollector(CollectorBase, ABC):
         return self._sources.cpu_ns
 
     def _say_rate(self) -> Iterator[str]:
-        if self._is_of_tasks and self._running_ns:
+        if self._is_of_tasks and self._totals.running_ns:
             hz, period = self.sampling.hz, self.sampling.period
             asked = f"{hz} samples a second were" if period is None else f"a sample of each {period} was"
-            came = self._held.count() / (self._running_ns / 1e9)
+            came = self._held.count() / (self._totals.running_ns / 1e9)
             yield f"{asked} asked for, and {came:.1f} a second came of the time that ran"
 
     def _say_sum(self) -> Iterator[str]:
         """Say how much the samples of what occurs stand for: what came after the last of each task is in none."""
-        if self._event.raised is not Raised.CLOCK and self._stood_for != self._counted:
-            yield f"the samples stand for {self._stood_for} occurrences, of {self._counted} that the event counted"
+        if self._event.raised is not Raised.CLOCK and self._stood_for != self._totals.counted:
+            counted = self._totals.counted
+            yield f"the samples stand for {self._stood_for} occurrences, of {counted} that the event counted"
 
     def degradations(self) -> tuple[str, ...]:
         """Say that the kernel's own code was not sampled, where it was not, and what stacks lack their outer calls."""
