@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -51,7 +51,8 @@ class BoundTarget:
     """A target found on this machine.
 
     `processes` are its processes (one for a launch, each pid of `--pid a,b`; none for the machine), `launched` whether
-    omn started them; `tid` the thread of a thread target; `cpus` the cpus of a cpu target; `place` what a plugin's
+    omn started them and `find_orphans` whom of their descendants omn adopted and has not reaped; `tid` the thread of a
+    thread target; `cpus` the cpus of a cpu target; `place` what a plugin's
     binder found for a kind of its own (a cgroup, an interface); `described` is what results say of it, and `facts`
     sentences on how it was found that their readers should know. For a container, `target` is its cgroup.
     """
@@ -65,6 +66,7 @@ class BoundTarget:
     place: Any = None
     described: Mapping[str, Any] = attrs.field(factory=dict)
     facts: tuple[str, ...] = ()
+    find_orphans: Callable[[], Sequence[int]] = tuple
 
 
 @attrs.frozen

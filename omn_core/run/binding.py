@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -19,10 +20,10 @@ def bind_launch(target: Target, _context: ProbeContext) -> BoundTarget:
     return BoundTarget(target, target.scope, launched=True)
 
 
-def add_process(bound: BoundTarget, launched: Launched) -> BoundTarget:
-    """Return a launch target with its process, which omn holds before its exec."""
+def add_process(bound: BoundTarget, launched: Launched, find_orphans: Callable[[], Sequence[int]]) -> BoundTarget:
+    """Return a launch target with its process, which omn holds before its exec, and with whom omn adopts of it."""
     handle = ProcessHandle(launched.pid, launched.pidfd, launched.start_ticks)
-    return attrs.evolve(bound, processes=(handle,), described={"pid": launched.pid})
+    return attrs.evolve(bound, processes=(handle,), described={"pid": launched.pid}, find_orphans=find_orphans)
 
 
 def bind_system(target: Target, _context: ProbeContext) -> BoundTarget:

@@ -146,8 +146,12 @@ class Loop:
     def _reap(self) -> None:
         now_ns = time.monotonic_ns()
         if self.tree is not None and self.tree.adopts and now_ns >= self._reaped_ns + _REAP_INTERVAL_NS:
-            self.tree.reap_orphans()
+            self.tree.reap_orphans(min((each.read_ns for each in self._list_read()), default=now_ns))
             self._reaped_ns = now_ns
+
+    def _list_read(self) -> list[Measurement]:
+        """List the requests that are read at ticks, each of which may want another reading of what ended."""
+        return [each for each in self.measurements if each.is_open and each.grid is not None and each.gone_ns is None]
 
     def _read_at_open(self, measurements: list[Measurement]) -> None:
         """Read what is read there: a snapshot, where no end is set at which it would be taken."""
@@ -162,11 +166,7 @@ class Loop:
 
     def _read_due(self) -> None:
         now_ns = time.monotonic_ns()
-        due = [
-            (measurement, measurement.grid)
-            for measurement in self.measurements
-            if measurement.is_open and measurement.gone_ns is None and measurement.grid is not None
-        ]
+        due = [(each, each.grid) for each in self._list_read() if each.grid is not None]
         due = [(measurement, grid) for measurement, grid in due if grid.take(now_ns)]
         read = [(measurement.index, measurement.read()) for measurement, _ in due]
         ended_ns = time.monotonic_ns()

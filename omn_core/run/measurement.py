@@ -52,6 +52,7 @@ class Measurement:
     grid: Grid | None = None
     batches: list[Batch] = attrs.field(factory=list)
     is_read: bool = False
+    read_ns: int = 0
     held_bytes: int = 0
     dropped: int = 0
     _is_prepared: bool = False
@@ -135,9 +136,9 @@ class Measurement:
 
     def read(self) -> Batch:
         """Sample the collector once and keep what it returns, within the memory bound."""
-        self.is_read = True
+        self.is_read, self.read_ns = True, self.context.clock()
         try:
-            return self._keep(self.collector.sample(self.context.clock()))
+            return self._keep(self.collector.sample(self.read_ns))
         except TargetGone:
             self.gone_ns = self.context.clock()
         except PLUGIN_FAULTS as error:  # a guarded plugin call: the request ends, and fails the run when all is written

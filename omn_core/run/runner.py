@@ -161,7 +161,7 @@ class _Run:
         self.announcer.pid = self.program.launched.pid
         for target, bound in self.bound.items():
             if bound.launched:
-                self.bound[target] = add_process(bound, self.program.launched)
+                self.bound[target] = add_process(bound, self.program.launched, self.program.tree.find_orphans)
         self.announcer.tell(Moment.LAUNCHED)
 
     def _attach(self) -> None:

@@ -21,6 +21,8 @@ from omn_core.run.linux_clock import find_process_cpu_ns
 _FREEZE_PASSES = 500
 _FREEZE_PASS_S = 0.001
 _DEATH_NS = 5_000_000_000
+_MOST_ENDED = 256
+"""How many orphans may wait, ended, for their last reading."""
 _KILLED_AT_ONCE = 64
 """How many processes are held by a descriptor each while they die: a tree may have more than may be opened."""
 
@@ -70,11 +72,12 @@ class Tree:
     reaped: list[Reaped] = attrs.field(factory=list)
     survivors: dict[int, str] = attrs.field(factory=dict)
     ended: int = 0
+    _ended_ns: dict[int, int] = attrs.field(factory=dict)
 
     def members(self) -> list[Member]:
         """Return every process of the tree that can be found now, the program first, zombies among them."""
         found: list[Member] = []
-        waiting = [(self.program, False), *((pid, True) for pid in self._find_orphans())]
+        waiting = [(self.program, False), *((pid, True) for pid in self.find_orphans())]
         seen: set[int] = set()
         while waiting:
             pid, is_orphan = waiting.pop(0)
@@ -98,13 +101,21 @@ class Tree:
             if member.is_zombie and member.pid != self.program:
                 self.reap(member.pid)
 
-    def reap_orphans(self) -> None:
-        """Reap the orphans that have ended by themselves, so that a long run does not fill the process table."""
-        for pid in self._find_orphans():
-            if linux.find_exit(pid) is not None:
+    def reap_orphans(self, read_ns: int) -> None:
+        """Reap the orphans that have ended by themselves, so that a long run does not fill the process table.
+
+        Each is left until it was seen ended before `read_ns`, when everybody had last read it: what a process counted
+        goes with it. Where too many wait, none does any longer.
+        """
+        now_ns = time.monotonic_ns()
+        ended = [pid for pid in self.find_orphans() if linux.find_exit(pid) is not None]
+        self._ended_ns = {pid: self._ended_ns.get(pid, now_ns) for pid in ended}
+        for pid in ended:
+            if self._ended_ns[pid] < read_ns or len(ended) > _MOST_ENDED:
                 self.reap(pid)
 
-    def _find_orphans(self) -> list[int]:
+    def find_orphans(self) -> list[int]:
+        """Return the orphans that omn has adopted and not reaped, none where it adopts none."""
         if not self.adopts:
             return []
         return [pid for pid in linux.read_children() if pid != self.program and pid not in self.set_aside]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,9 +40,15 @@ class Sysroot:
         return self
 
     def remove(self, path: str) -> Self:
-        """Remove a file, or a folder with everything in it: a process that ended, a cpu that went."""
+        """Remove a file, or a folder with everything in it: a process that ended, a cpu that went.
+
+        A reader that holds a file open reads nothing of it any more, as procfs has nothing of a process that ended.
+        """
         place = self.path(path)
         if place.is_dir() and not place.is_symlink():
+            for file in place.rglob("*"):
+                if file.is_file() and not file.is_symlink():
+                    os.truncate(file, 0)
             shutil.rmtree(place)
         else:
             place.unlink()

@@ -44,6 +44,7 @@ DECLARATIONS = """
     int omn_bpf_uprobe_multi_link(const char *path, int program, const struct omn_bpf_places *places);
     int omn_bpf_info(int descriptor, void *information, uint32_t *size);
     int omn_enter_network(int namespace);
+    int64_t omn_read_ended_cpu(int pid);
 
     static const uint32_t BPF_MAP_CREATE, BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,
         BPF_MAP_GET_NEXT_KEY, BPF_PROG_LOAD, BPF_PROG_GET_NEXT_ID, BPF_MAP_GET_NEXT_ID, BPF_LINK_GET_NEXT_ID,

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -194,13 +195,20 @@ def test_children_a_librarys_caller_starts_meanwhile_are_its_own() -> None:
 
 
 def test_orphans_that_end_by_themselves_are_reaped_on_the_way() -> None:
-    """Their cpu is kept and their numbers are free, while the program and a living orphan are left alone."""
+    """Their cpu is kept and their numbers are free, while the program and a living orphan are left alone.
+
+    Each is left until everybody has read it after it was seen to have ended.
+    """
     with linux.subreaper():
         program = _start("sleep", "1000")
         orphan = os.posix_spawn("/bin/true", ["true"], os.environ)
         os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)
         living = os.posix_spawn("/bin/sleep", ["sleep", "1000"], os.environ)
-        program.tree.reap_orphans()
+        program.tree.reap_orphans(read_ns=time.monotonic_ns())
+        assert program.tree.reaped == []
+        program.tree.reap_orphans(read_ns=0)
+        assert program.tree.reaped == []
+        program.tree.reap_orphans(read_ns=time.monotonic_ns())
         assert [process.pid for process in program.tree.reaped] == [orphan]
         assert _is_alive(living)
         assert _is_alive(program.launched.pid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
@@ -79,14 +78,14 @@ def test_the_time_of_a_launched_program_is_its_own(omn: Command) -> None:
 
 
 @pytest.mark.spec("EMT-1")
-def test_levels_of_several_processes_in_one_series_are_said_to_be_mixed(omn: Command) -> None:
-    """Shares of two processes neither merge nor add up; divided by a key, each series is of one and nothing is said."""
-    how = ("--pid", f"{os.getpid()},{os.getppid()}", "--interval", "20ms", "-d", "60ms", "--format", "json")
+def test_levels_of_several_cpus_in_one_series_are_said_to_be_mixed(omn: Command) -> None:
+    """Shares of two cpus neither merge nor add up; divided by a key, each series is of one and nothing is said."""
+    how = ("--cpu", "0,1", "--interval", "20ms", "-d", "60ms", "--format", "json")
     mixed = omn("cpu.util", *how).result
     assert (
-        "one series holds the readings of 2 at a time, mixed and not added up: --keys task divides them"
+        "one series holds the readings of 2 at a time, mixed and not added up: --keys cpu divides them"
         in (mixed["facts"])
     )
-    divided = omn("cpu.util", "--keys", "task", *how).result
+    divided = omn("cpu.util", "--keys", "cpu", *how).result
     assert len(divided["series"]) == 2
     assert not any("mixed" in fact for fact in divided["facts"])

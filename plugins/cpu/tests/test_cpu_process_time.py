@@ -20,9 +20,11 @@ Start = Callable[[Workload], Running]
 CLOCK, TICKS, THREAD = "clock:process", "fs:proc:pid_stat", "fs:proc:schedstat"
 
 
-def drive(catalog: Catalog, backend: str, target: BoundTarget, sysroot: str = "/") -> Driver:
+def drive(
+    catalog: Catalog, backend: str, target: BoundTarget, sysroot: str = "/", keys: tuple[str, ...] = ("comm",)
+) -> Driver:
     makers: dict[str, type[ProcessTime]] = {CLOCK: ProcessClock, TICKS: ProcessTicks, THREAD: ThreadSchedstat}
-    resolved = resolve_onto(catalog.entries["cpu.util"], backend, target.target, keys=("comm",))
+    resolved = resolve_onto(catalog.entries["cpu.util"], backend, target.target, keys=keys)
     return Driver(makers[backend](), resolved, target, sysroot=sysroot)
 
 
@@ -118,7 +120,7 @@ def test_every_process_of_several_has_its_row(catalog: Catalog, workload: Start)
     first, second = workload(spin(1_000_000)), workload(spin(1_000_000))
     for child in (first, second):
         child.wait("ready")
-    with drive(catalog, CLOCK, bind_processes(first.pid, second.pid)) as driver:
+    with drive(catalog, CLOCK, bind_processes(first.pid, second.pid), keys=("task",)) as driver:
         assert [row["task"] for row in driver.sample()] == [first.pid, second.pid]
         first.release()
         first.wait("spun")

@@ -54,7 +54,7 @@ class TreeClients(ClientCollector, ABC):
     def open_files(self, target: BoundTarget) -> None:
         """Find the tree. Raises MachineRefused where the target's own descriptors are closed to this user."""
         super().open_files(target)
-        self._tree = ProcessTree.of(self.context.sysroot, target.processes)
+        self._tree = self.hold(ProcessTree(self.context.sysroot, target.processes, target.find_orphans))
         for process in () if target.launched else target.processes:
             try:
                 read_clients(self.context.sysroot, process.pid)

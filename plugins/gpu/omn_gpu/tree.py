@@ -24,7 +24,7 @@ class TreeCollector(DeviceCollector[Told], ABC):
 
     def open_files(self, target: BoundTarget) -> None:
         """Find the tree, and the devices."""
-        self._tree = ProcessTree.of(self.context.sysroot, target.processes)
+        self._tree = self.hold(ProcessTree(self.context.sysroot, target.processes, target.find_orphans))
         self.members = self._tree.find_members()
         self._is_numbered_alike = self._is_in_first_namespace()
         super().open_files(target)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from omn_kernel.followed import ParsedFile, Round
 from omn_kernel.polling import Rows
-from omn_kernel.processes import ParsedFile, ProcessCounterCollector, Round
+from omn_kernel.processes import ProcessCounterCollector
 from omn_kernel.procfs.process import ProcessFile, ProcessGone
 from omn_kernel.procfs.task import parse_io
 
@@ -16,7 +17,7 @@ COUNTERS = ("read_bytes", "write_bytes", "cancelled_write_bytes", "rchar", "wcha
 
 
 class ProcessIo(ProcessCounterCollector):
-    """A row for each process in each interval: what its threads did, those that ended and reaped children included.
+    """A row for each process in each interval, or for all: what threads and children that ended did included.
 
     A launched program keeps its counters until it is reaped, so that its closing reading is whole. One of a thread
     holds that thread alone.
@@ -25,7 +26,7 @@ class ProcessIo(ProcessCounterCollector):
     def open_files(self, target: BoundTarget) -> None:
         """Follow the processes. One whose file is closed to this user is refused before anything runs."""
         super().open_files(target)
-        for process in () if target.launched else self.followed.processes:
+        for process in () if target.launched else self.followed.named:
             try:
                 process.source.read()
             except ProcessGone as gone:
@@ -37,7 +38,7 @@ class ProcessIo(ProcessCounterCollector):
         return ParsedFile("io", file, parse_io)
 
     def make_rows(self, content: Round[Mapping[str, int]], at_ns: int) -> Rows:
-        """Return what each process did since its last reading."""
+        """Return what each process, or all of them, did since the last reading."""
         grown = self.advance(content)
         if not grown:
             return Rows()

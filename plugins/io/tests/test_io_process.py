@@ -27,8 +27,8 @@ IO = "rchar: {0}\nwchar: {1}\nsyscr: {2}\nsyscw: {3}\nread_bytes: {4}\nwrite_byt
 def drive(registry: Registry, catalog: Catalog) -> Drive:
     """Make the driver of io.process."""
 
-    def make(target: BoundTarget, *, sysroot: object = "/", mode: str = "poll") -> Driver:
-        resolved = resolve_onto(catalog.entries["io.process"], "fs:proc:io", target.target, mode=mode)
+    def make(target: BoundTarget, *, sysroot: object = "/", mode: str = "poll", keys: tuple[str, ...] = ()) -> Driver:
+        resolved = resolve_onto(catalog.entries["io.process"], "fs:proc:io", target.target, mode=mode, keys=keys)
         factory = registry.load(registry.collectors["io.process", "fs:proc:io"].factory)
         return Driver(factory(), resolved, target, sysroot=str(sysroot))
 
@@ -70,7 +70,7 @@ def test_an_account_that_steps_back_makes_no_row(sysroot: Sysroot, drive: Drive)
     """The other process stands."""
     write_io(sysroot, 7, 100, 0, 0, 0, 0, 0, 0)
     write_io(sysroot, 8, 100, 0, 0, 0, 0, 0, 0)
-    with drive(make_target(7, 8), sysroot=sysroot) as driver:
+    with drive(make_target(7, 8), sysroot=sysroot, keys=("task",)) as driver:
         write_io(sysroot, 7, 99, 0, 0, 0, 0, 0, 0)
         write_io(sysroot, 8, 105, 0, 0, 0, 0, 0, 0)
         assert [(row["task"], row["rchar"]) for row in driver.sample()] == [(8, 5)]
@@ -131,8 +131,8 @@ os.read(0, 1)
 """
 
 
-def test_a_child_counts_for_its_parent_when_it_is_waited_for(tmp_path: Path, drive: Drive) -> None:
-    """Not while it runs, and not as a zombie: whole at the instant of the wait, as the caveat says."""
+def test_a_child_counts_as_it_runs_and_once(tmp_path: Path, drive: Drive) -> None:
+    """As a zombie it is in the row, and the wait, which adds it whole to its parent's account, adds nothing more."""
     (tmp_path / "file").write_bytes(b"x" * 100_000)
     argv = [sys.executable, "-S", "-c", PARENT.format(path=str(tmp_path / "file"))]
     pipe = subprocess.PIPE
@@ -148,7 +148,61 @@ def test_a_child_counts_for_its_parent_when_it_is_waited_for(tmp_path: Path, dri
                 assert child.stdout.read(1) == step
                 found.append(driver.sample()[0]["rchar"])
         child.stdin.close()
-    assert found == [1, 1 + 10 * 100_000]
+    assert found == [1 + 10 * 100_000, 1]
+
+
+BEGUN = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.{handler})
+go, tell = os.pipe()
+source = os.open({path!r}, os.O_RDONLY)
+child = os.fork()
+if child == 0:
+    os.close(tell)
+    for count in (5, 10, 3):
+        for _ in range(count):
+            os.pread(source, 100000, 0)
+        os.write(1, b"c")
+        os.read(go, 1)
+    os._exit(0)
+for _ in range(3):
+    os.read(0, 1)
+    os.write(tell, b"x")
+try:
+    os.waitpid(child, 0)
+except ChildProcessError:
+    pass
+os.write(1, b"w")
+os.read(0, 1)
+"""
+
+
+@pytest.mark.parametrize(("handler", "lost"), [("SIG_DFL", 0), ("SIG_IGN", 1)])
+def test_a_tree_that_runs_already_counts_from_the_attach(tmp_path: Path, drive: Drive, handler: str, lost: int) -> None:
+    """What a child read before is in no row. What it did after its last reading its parent has who waited for it.
+
+    Where nobody waits the kernel gives it to nobody: that is a loss, and what was read of it stays.
+    """
+    (tmp_path / "file").write_bytes(b"x" * 100_000)
+    argv = [sys.executable, "-S", "-c", BEGUN.format(path=str(tmp_path / "file"), handler=handler)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.read(1) == b"c"
+        with drive(bind_processes(child.pid)) as driver:
+            child.stdin.write(b"\n")
+            child.stdin.flush()
+            assert child.stdout.read(1) == b"c"
+            assert driver.sample()[0]["rchar"] == 1 + 1 + 10 * 100_000
+            child.stdin.write(b"\n\n")
+            child.stdin.flush()
+            assert child.stdout.read(2) == b"cw"
+            assert driver.sample()[0]["rchar"] == 2 if lost else 4 + 3 * 100_000
+            losses = driver.collector.losses()
+        child.stdin.close()
+    assert losses.failed_reads == lost
+    assert all("nobody of its tree" in reason for reason in losses.reasons)
 
 
 def test_a_thread_has_an_account_of_its_own(workload: Start, drive: Drive) -> None:

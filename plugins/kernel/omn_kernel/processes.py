@@ -1,204 +1,25 @@
-"""Following the processes of a target: one thing read of each, together, those that end left out from then on."""
+"""Collectors of the processes of a target: what is read of each, whose rows those are, what ended ones leave behind."""
 
 from __future__ import annotations
 
-import select
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-import attrs
-import numpy as np
-
-from omn_core.api import BoundTarget, Column, MachineRefused, ProcessHandle, RunContext, TargetGone
-from omn_kernel.counters import Accounts, Growth, Misses
-from omn_kernel.polled import raise_descriptor_limit, restore_descriptor_limit
+from omn_core.api import BoundTarget
+from omn_kernel.counters import Accounts, Growth
+from omn_kernel.followed import Followed, FollowedProcesses, Round, Row, Source, Together, Whose
+from omn_kernel.followed_tree import FollowedTree
 from omn_kernel.polling import PolledCollector
-from omn_kernel.procfs.process import ProcessFile, ProcessGone, find_comm, find_parent, find_process_key, has_ended
+from omn_kernel.procfs.process import find_comm, find_parent
+from omn_kernel.procfs.tree import Member
+from omn_kernel.tree_accounts import TreeAccounts
 
-Row = TypeVar("Row")
-Row_co = TypeVar("Row_co", covariant=True)
-
-
-class Source(Protocol[Row_co]):
-    """What is read of one process at each tick; `name` is what a failed read is counted under."""
-
-    name: str
-
-    def read(self) -> Row_co | None:
-        """Read once. Raises ProcessGone at its end; None says that it has nothing left to be read, which is one too."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-
-class ParsedFile(Generic[Row]):
-    """A file of a process, and the pure function that makes a row of its bytes."""
-
-    def __init__(self, name: str, file: ProcessFile, parse: Callable[[bytes], Row | None]) -> None:
-        self.name = name
-        self._file = file
-        self._parse = parse
-
-    def read(self) -> Row | None:
-        """Read and parse the file."""
-        return self._parse(self._file.read())
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
-
-
-@attrs.frozen(eq=False)
-class Followed(Generic[Row]):
-    """One process that is followed, or one thread of it: `task` is its own number, `key` names it across containers."""
-
-    handle: ProcessHandle
-    tid: int | None
-    key: str | None
-    source: Source[Row]
-
-    @property
-    def pid(self) -> int:
-        """The process's number."""
-        return self.handle.pid
-
-    @property
-    def task(self) -> int:
-        """The thread's number where one thread is followed, else the process's."""
-        return self.handle.pid if self.tid is None else self.tid
-
-
-@attrs.frozen(eq=False)
-class Round(Generic[Row]):
-    """One reading of every process: whose each row is, the row, and when it was read."""
-
-    processes: Sequence[Followed[Row]]
-    rows: Sequence[Row]
-    read_ns: Sequence[int]
-
-
-class FollowedProcesses(Generic[Row]):
-    """The processes of a target.
-
-    With `reads_zombies` a process that has exited is read once more, for its last words, and followed no longer. One
-    that is gone when its turn comes is handed to `on_gone`.
-    """
-
-    def __init__(
-        self,
-        target: BoundTarget,
-        context: RunContext,
-        misses: Misses,
-        open_source: Callable[[int, int | None], Source[Row]],
-        on_gone: Callable[[Followed[Row]], None],
-        *,
-        reads_zombies: bool = False,
-    ) -> None:
-        self._context = context
-        self._misses = misses
-        self._on_gone = on_gone
-        self._reads_zombies = reads_zombies
-        self._descriptor_limit = raise_descriptor_limit(len(target.processes))
-        self.processes = [
-            Followed(
-                handle,
-                target.tid,
-                find_process_key(context.sysroot, handle.pid),
-                open_source(handle.pid, target.tid),
-            )
-            for handle in target.processes
-        ]
-        self._exited: frozenset[Followed[Row]] = frozenset()
-        self._keys = self._make_keys()
-
-    def _make_keys(self) -> dict[str, Column]:
-        names = self._context.names
-        keys = {"task": Column.of([process.task for process in self.processes], names)}
-        if any(process.key is not None for process in self.processes):
-            keys["proc"] = Column.of([process.key for process in self.processes], names)
-        return keys
-
-    def read(self) -> Round[Row]:
-        """Read every process. Raises TargetGone when the last one has ended.
-
-        A read that failed although its process runs is counted and leaves that process out of this round.
-        """
-        self._forget(self._exited)
-        # Asked before the reading: what is read of a process that has exited is final.
-        self._exited = self._find_exited()
-        rows: list[Row] = []
-        read: list[Followed[Row]] = []
-        read_ns: list[int] = []
-        gone: list[Followed[Row]] = []
-        for process in self.processes:
-            try:
-                row = process.source.read()
-            except ProcessGone:
-                row = None
-            except (OSError, MachineRefused) as error:
-                self._misses.note(
-                    str(error) if isinstance(error, MachineRefused) else f"{process.source.name}: {error.strerror}"
-                )
-                continue
-            if row is None:
-                gone.append(process)
-                continue
-            rows.append(row)
-            read.append(process)
-            read_ns.append(self._context.clock())
-        for process in gone:
-            self._on_gone(process)
-        self._forget(gone)
-        if not self.processes:
-            raise TargetGone
-        return Round(read, rows, read_ns)
-
-    def _find_exited(self) -> frozenset[Followed[Row]]:
-        if not self._reads_zombies:
-            return frozenset()
-        poller = select.poll()
-        for process in self.processes:
-            if process.handle.pidfd is not None:
-                poller.register(process.handle.pidfd, select.POLLIN)
-        exited = {descriptor for descriptor, _ in poller.poll(0)}
-        return frozenset(process for process in self.processes if self._has_exited(process, exited))
-
-    def _has_exited(self, process: Followed[Row], exited: set[int]) -> bool:
-        if process.handle.pidfd is not None:
-            return process.handle.pidfd in exited
-        return has_ended(self._context.sysroot, process.pid, process.tid)
-
-    def _forget(self, ended: Sequence[Followed[Row]] | frozenset[Followed[Row]]) -> None:
-        """Follow some processes no longer."""
-        if not ended:
-            return
-        left = frozenset(ended)
-        index = [place for place, process in enumerate(self.processes) if process not in left]
-        for process in left:
-            process.source.close()
-        self.processes = [self.processes[place] for place in index]
-        self._keys = {name: column.select(np.array(index, np.int64)) for name, column in self._keys.items()}
-
-    def keys_of(self, processes: Sequence[Followed[Row]]) -> dict[str, Column]:
-        """Return the key columns of some of the processes, one row each in the order given; one may come often."""
-        if processes == self.processes:
-            return self._keys
-        places = {process: place for place, process in enumerate(self.processes)}
-        index = np.array([places[process] for process in processes], np.int64)
-        return {name: column.select(index) for name, column in self._keys.items()}
-
-    def close(self) -> None:
-        """Let go of every process."""
-        for process in self.processes:
-            process.source.close()
-        restore_descriptor_limit(self._descriptor_limit)
+Counters = Mapping[str, int]
 
 
 class ProcessCollector(PolledCollector[Round[Row]], ABC):
-    """A collector of each process of the target: a subclass opens what it reads of one, and makes rows of a round."""
-
-    reads_zombies = False
+    """A collector of each process that the target names: a subclass opens what it reads of one, and makes the rows."""
 
     @abstractmethod
     def open_source(self, pid: int, tid: int | None) -> Source[Row]:
@@ -207,16 +28,11 @@ class ProcessCollector(PolledCollector[Round[Row]], ABC):
     def open_files(self, target: BoundTarget) -> None:
         """Follow the target's processes."""
         self._wants = {name: self.resolved.shows(name) for name in ("comm", "ppid")}
-        self.followed: FollowedProcesses[Row] = self.hold(
-            FollowedProcesses(
-                target,
-                self.context,
-                self.misses,
-                self.open_source,
-                self.note_gone,
-                reads_zombies=self.reads_zombies,
-            )
-        )
+        self.followed: FollowedProcesses[Row] | FollowedTree[Row] = self.hold(self.follow(target))
+
+    def follow(self, target: BoundTarget) -> FollowedProcesses[Row] | FollowedTree[Row]:
+        """Follow the processes that the target names, and nobody else."""
+        return FollowedProcesses(target, self.context, self.misses, self.open_source, self.note_gone)
 
     def read(self) -> Round[Row]:
         """Read every process. Raises TargetGone when none is left."""
@@ -225,50 +41,188 @@ class ProcessCollector(PolledCollector[Round[Row]], ABC):
     def note_gone(self, process: Followed[Row]) -> None:
         """Do nothing: a process that ended has nothing more to be measured."""
 
-    def identify(self, processes: Sequence[Followed[Row]]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what names the rows of some processes: the keys, and the pid with, where it can show, comm and ppid.
+    def identify(self, about: Sequence[Whose]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what names some rows: the keys, and the pid with, where it can show, comm and ppid.
 
-        Both are the process's own at this instant, None where it ended meanwhile.
+        Both are the process's own at this instant, None where it ended meanwhile; rows of several processes together
+        are named by what these have in common.
         """
-        named: dict[str, Any] = {"pid": [process.pid for process in processes]}
-        sysroot = self.context.sysroot
-        once = dict.fromkeys(processes)
+        keys: dict[str, list[Any]] = {"task": [whose.task for whose in about], "proc": [whose.key for whose in about]}
+        named: dict[str, list[Any]] = {"pid": [whose.pid for whose in about]}
+        once = dict.fromkeys(about)
         if self._wants["comm"]:
-            comms = {process: find_comm(sysroot, process.pid, process.tid) for process in once}
-            named["comm"] = [comms[process] for process in processes]
+            comms = {whose: self._find_comm(whose) for whose in once}
+            named["comm"] = [comms[whose] for whose in about]
         if self._wants["ppid"]:
-            parents = {process: find_parent(sysroot, process.pid) for process in once}
-            named["ppid"] = [parents[process] for process in processes]
-        return self.followed.keys_of(processes), named
+            parents = {whose: self._find_parent(whose) for whose in once}
+            named["ppid"] = [parents[whose] for whose in about]
+        if all(isinstance(whose, Together) for whose in once):
+            named = {name: column for name, column in named.items() if any(one is not None for one in column)}
+        return {name: column for name, column in keys.items() if any(one is not None for one in column)}, named
+
+    def _find_comm(self, whose: Whose) -> bytes | None:
+        if isinstance(whose, Together):
+            return whose.comm
+        return find_comm(self.context.sysroot, whose.pid, whose.tid)
+
+    def _find_parent(self, whose: Whose) -> int | None:
+        return whose.parent if isinstance(whose, Together) else find_parent(self.context.sysroot, whose.pid)
 
 
-class ProcessCounterCollector(ProcessCollector[Mapping[str, int]], ABC):
-    """A collector of counters of each process, read to their last values: a zombie keeps them until it is reaped.
+class ProcessTreeCollector(ProcessCollector[Row], ABC):
+    """A collector of each process of the target and of all that descend from them.
 
-    One that is reaped before that takes its last interval with it, which is counted, and so does a thread at its end:
-    nothing keeps its counters.
+    What the answer does not divide is added up: all of them in one row, or those of one name where names divide.
     """
 
-    reads_zombies = True
-
     def open_files(self, target: BoundTarget) -> None:
-        """Follow the target's processes, each with its account."""
+        """Follow the target's processes, with what they start unless one thread is the target."""
+        self._is_apart = self.tells_apart()
+        self._shared = self.list_shared()
         super().open_files(target)
-        self._accounts: Accounts[Followed[Mapping[str, int]]] = Accounts(
-            self.misses, lambda process: f"task {process.task}"
+
+    def list_shared(self) -> list[str]:
+        """List what divides the answer and may be the same of several processes."""
+        return [name for name in ("comm", "ppid") if self.resolved.is_divided_by(name)]
+
+    def tells_apart(self) -> bool:
+        """Tell whether each process has rows of its own whatever it is called: where the answer is divided by it."""
+        return any(self.resolved.is_divided_by(name) for name in ("task", "proc", "pid"))
+
+    def follow(self, target: BoundTarget) -> FollowedProcesses[Row] | FollowedTree[Row]:
+        """Follow the processes with what they start; a thread alone."""
+        if target.tid is not None:
+            return super().follow(target)
+        return FollowedTree(
+            target,
+            self.context,
+            self.misses,
+            self.open_source,
+            sysroot=self.find_processes_root(),
+            wants_keys=self.resolved.is_divided_by("proc"),
         )
 
-    def advance(self, reading: Round[Mapping[str, int]]) -> dict[Followed[Mapping[str, int]], Growth]:
-        """Return what the counters of each process grew by since its last reading, over its own interval."""
-        readings = zip(reading.processes, reading.rows, reading.read_ns, strict=True)
-        grown = {process: self._accounts.advance_one(process, row, at_ns) for process, row, at_ns in readings}
-        return {process: growth for process, growth in grown.items() if growth is not None}
+    def find_processes_root(self) -> str:
+        """Find the root below which the processes stand that are read: that of the run's other files."""
+        return self.context.sysroot
 
-    def note_gone(self, process: Followed[Mapping[str, int]]) -> None:
-        """Count a process, or a thread, that was read before and is gone since."""
-        if process not in self._accounts:
-            return
-        if process.tid is None:
-            self.misses.note("a process was reaped by its parent before its last reading")
-        else:
+    def read(self) -> Round[Row]:
+        """Read every process, and add up what the answer does not tell apart. Raises TargetGone when none is left."""
+        reading = super().read()
+        if self._is_apart or not reading.rows:
+            return reading
+        groups = self.group(reading.processes)
+        rows = [self._add_places(reading, places) for places in groups.values()]
+        return Round(list(groups), rows, [max(reading.read_ns)] * len(rows))
+
+    def _add_places(self, reading: Round[Row], places: Sequence[int]) -> Row:
+        rows = [reading.rows[place] for place in places]
+        return rows[0] if len(rows) == 1 else self.add_up(rows)
+
+    @abstractmethod
+    def add_up(self, rows: Sequence[Row]) -> Row:
+        """Return what the rows of several processes are together."""
+
+    def group(self, processes: Sequence[Whose]) -> dict[Whose, list[int]]:
+        """Return what rows are about, and the places of the processes that each one holds."""
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for place, process in enumerate(processes):
+            comm = self._find_comm(process) if "comm" in self._shared else None
+            parent = self._find_parent(process) if "ppid" in self._shared else None
+            groups.setdefault((comm, parent), []).append(place)
+        return {self._name_group(processes, named, places): places for named, places in groups.items()}
+
+    def _name_group(self, processes: Sequence[Whose], named: tuple[Any, ...], places: Sequence[int]) -> Whose:
+        """Name what is undivided after the one process that the target names, and a part after what it shares."""
+        if self._shared:
+            return processes[places[0]] if len(places) == 1 else Together(comm=named[0], parent=named[1])
+        return self.followed.named[0] if len(self.followed.named) == 1 else Together()
+
+    def fields(self) -> Mapping[str, int]:
+        """Return how many processes were found that the target's started, where there was one."""
+        started = self.followed.started if isinstance(self.followed, FollowedTree) else 0
+        return {"processes_started": started} if started else {}
+
+    def facts(self) -> tuple[str, ...]:
+        """Say how many processes the figures are of, where it is more than the target names."""
+        started = self.fields().get("processes_started")
+        if not started:
+            return ()
+        count = len(self.followed.named)
+        named, they = ("the process", "it") if count == 1 else (f"the {count} processes", "they")
+        return (f"the figures are of {named} and the {started} that {they} started, as far as readings found them",)
+
+    def degradations(self) -> tuple[str, ...]:
+        """Say whom of the tree /proc hides from this user."""
+        hidden = len(self.followed.tree.hidden) if isinstance(self.followed, FollowedTree) else 0
+        return (f"{hidden} processes of the tree are hidden from this user, and in no figure",) if hidden else ()
+
+
+class ProcessCounterCollector(ProcessTreeCollector[Counters], ABC):
+    """A collector of counters of each process, read to their last values: a zombie keeps them until it is reaped.
+
+    What a child counted since its last reading is then in the row of the process that waited for it, so that nothing
+    of a tree is lost whose processes wait for their own. What nobody of it waited for is counted as lost, and so is a
+    thread's last interval: nothing keeps its counters.
+    """
+
+    reads_between = True
+
+    def follow(self, target: BoundTarget) -> FollowedProcesses[Counters] | FollowedTree[Counters]:
+        """Follow the processes, each with its account; a thread alone."""
+        self._thread: Accounts[Followed[Counters]] = Accounts(self.misses, lambda process: f"task {process.task}")
+        self._tree = TreeAccounts(self.misses)
+        if target.tid is not None:
+            return FollowedProcesses(
+                target, self.context, self.misses, self.open_source, self.note_gone, reads_zombies=True
+            )
+        return FollowedTree(
+            target,
+            self.context,
+            self.misses,
+            self.open_source,
+            sysroot=self.find_processes_root(),
+            complete=self.add_waited,
+            wants_keys=self.resolved.is_divided_by("proc"),
+        )
+
+    def add_waited(self, member: Member, row: Counters) -> Counters:
+        """Return a process's counters with those of children that it waited for; they are in its own already here."""
+        return row
+
+    def read(self) -> Round[Counters]:
+        """Read every process. Raises TargetGone when none is left."""
+        return self.followed.read()
+
+    def add_up(self, rows: Sequence[Counters]) -> Counters:
+        """Return the sum of each counter that all have."""
+        return {name: sum(row[name] for row in rows) for name in rows[0] if all(name in row for row in rows)}
+
+    def advance(self, reading: Round[Counters]) -> dict[Whose, Growth]:
+        """Return what the counters of each process, or of all together, grew by since the last reading."""
+        if isinstance(self.followed, FollowedProcesses):
+            return dict(self._advance_thread(reading))
+        grown = self._tree.advance(reading)
+        if self._is_apart:
+            return dict(grown.items())
+        growths = list(grown.values())
+        return {
+            whose: self._merge([growths[place] for place in places])
+            for whose, places in self.group(list(grown)).items()
+        }
+
+    def _merge(self, growths: Sequence[Growth]) -> Growth:
+        if len(growths) == 1:
+            return growths[0]
+        return Growth(self._tree.interval_ns, self.add_up([growth.by for growth in growths]))
+
+    def _advance_thread(self, reading: Round[Counters]) -> Iterable[tuple[Whose, Growth]]:
+        for process, row, at_ns in zip(reading.processes, reading.rows, reading.read_ns, strict=True):
+            growth = self._thread.advance_one(process, row, at_ns)
+            if growth is not None:
+                yield process, growth
+
+    def note_gone(self, process: Followed[Counters]) -> None:
+        """Count a thread that was read before and is gone since."""
+        if process in self._thread:
             self.misses.note("the thread ended between two readings, and its last interval is in no row")

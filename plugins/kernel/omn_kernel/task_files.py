@@ -36,12 +36,13 @@ class DescriptorLoan:
 
 
 class TaskFiles:
-    """One file of each task, by its name in the task's folder. What is read of it is one record."""
+    """One file of each task, by its name in the task's folder: one record, or `many_records`."""
 
-    def __init__(self, sysroot: str, name: str, loan: DescriptorLoan) -> None:
+    def __init__(self, sysroot: str, name: str, loan: DescriptorLoan, *, many_records: bool = False) -> None:
         self._sysroot = sysroot
         self._name = name
         self._loan = loan
+        self._many_records = many_records
         self._kept: dict[TaskId, PolledFile] = {}
 
     def read(self, task: TaskId) -> bytes | None:
@@ -57,7 +58,8 @@ class TaskFiles:
             return None
 
     def _open_and_read(self, task: TaskId) -> bytes:
-        file = PolledFile(place(self._sysroot, f"{find_folder(*task)}/{self._name}"), size=1024)
+        path = place(self._sysroot, f"{find_folder(*task)}/{self._name}")
+        file = PolledFile(path, size=1024, many_records=self._many_records)
         content = file.read()
         if self._loan.left:
             self._loan.left -= 1

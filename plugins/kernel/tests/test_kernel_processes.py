@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from omn_kernel.followed import ParsedFile, Round
 from omn_kernel.polling import Rows
-from omn_kernel.processes import ParsedFile, ProcessCollector, ProcessCounterCollector, Round
+from omn_kernel.processes import ProcessCollector, ProcessCounterCollector, ProcessTreeCollector
 from omn_kernel.procfs.process import ProcessFile
 from shapes import make_resolved
 
@@ -23,7 +24,7 @@ def parse_counter(content: bytes) -> Mapping[str, int] | None:
     return {"counted": int(content)} if content else None
 
 
-class Gauge(ProcessCollector[Mapping[str, int]]):
+class Gauge(ProcessTreeCollector[Mapping[str, int]]):
     """A number of each process."""
 
     reads_at_open = True
@@ -31,6 +32,9 @@ class Gauge(ProcessCollector[Mapping[str, int]]):
     def open_source(self, pid: int, tid: int | None) -> ParsedFile[Mapping[str, int]]:
         file = ProcessFile(self.context.sysroot, pid, "number", tid=tid, bound_to_memory=True)
         return ParsedFile("number", file, parse_counter)
+
+    def add_up(self, rows: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+        return {"counted": sum(row["counted"] for row in rows)}
 
     def make_rows(self, content: Round[Mapping[str, int]], at_ns: int) -> Rows:
         keys, named = self.identify(content.processes)
@@ -72,7 +76,7 @@ def drive(collector: ProcessCollector[Any], sysroot: object, *pids: int, keys: t
 @pytest.mark.spec("RUN-7")
 def test_what_ends_leaves_the_others_and_the_last_ends_the_request(machine: Sysroot) -> None:
     """A process with nothing left to read is no loss, and its keys go with it."""
-    with drive(Gauge(), machine, 7, 8) as driver:
+    with drive(Gauge(), machine, 7, 8, keys=("task",)) as driver:
         assert [(row["task"], row["value"]) for row in driver.sample()] == [(7, 10), (8, 10)]
         machine.write("/proc/7/number", "")
         assert [(row["task"], row["pid"]) for row in driver.sample()] == [(8, 8)]
@@ -85,7 +89,7 @@ def test_what_ends_leaves_the_others_and_the_last_ends_the_request(machine: Sysr
 @pytest.mark.spec("RUN-6")
 def test_a_failed_read_of_a_running_process_is_counted_and_its_interval_goes_on(machine: Sysroot) -> None:
     """It is left out of that round; the next reading holds what it counted in both intervals."""
-    with drive(Counter(), machine, 7, 8) as driver:
+    with drive(Counter(), machine, 7, 8, keys=("task",)) as driver:
         machine.remove("/proc/7/number").write("/proc/8/number", "11")
         assert [(row["task"], row["value"]) for row in driver.sample()] == [(8, 1)]
         machine.write("/proc/7/number", "14")
@@ -97,7 +101,7 @@ def test_a_failed_read_of_a_running_process_is_counted_and_its_interval_goes_on(
 @pytest.mark.spec("EVT-5")
 def test_a_counter_of_one_process_that_steps_back_takes_its_row_alone(machine: Sysroot) -> None:
     """The loss names the counter and the task."""
-    with drive(Counter(), machine, 7, 8) as driver:
+    with drive(Counter(), machine, 7, 8, keys=("task",)) as driver:
         machine.write("/proc/7/number", "3").write("/proc/8/number", "12")
         assert [(row["task"], row["value"]) for row in driver.sample()] == [(8, 2)]
         losses = driver.collector.losses()

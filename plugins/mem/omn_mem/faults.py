@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omn_kernel.counters import Account
+from omn_kernel.followed import ParsedFile, Round
 from omn_kernel.polling import MachineFileCollector, Rows
-from omn_kernel.processes import ParsedFile, ProcessCounterCollector, Round
+from omn_kernel.processes import ProcessCounterCollector
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.process import ProcessFile
 from omn_kernel.procfs.task import parse_faults
+from omn_kernel.procfs.tree import Member
 
 from omn_core.api import BoundTarget
 from omn_mem.processes import check_memory
@@ -37,8 +39,16 @@ class StatCollector(ProcessCounterCollector):
         """Open the stat file of a process, or of a thread."""
         return ParsedFile("stat", ProcessFile(self.context.sysroot, pid, "stat", tid=tid), parse_fault_counts)
 
+    def add_waited(self, member: Member, row: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the process's faults with those of the children that it waited for."""
+        stat = member.stat
+        return {
+            "minor": row["minor"] + stat.waited_minor_faults,
+            "major": row["major"] + stat.waited_major_faults,
+        }
+
     def make_rows(self, content: Round[Mapping[str, int]], at_ns: int) -> Rows:
-        """Return the faults of each process since its last reading."""
+        """Return the faults of each process, or of all, since its last reading."""
         grown = self.advance(content)
         if not grown:
             return Rows()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from omn_kernel.followed import Round
 from omn_kernel.polling import Rows
-from omn_kernel.processes import Round
 from omn_kernel.procfs.memory import parse_smaps_rollup, parse_smaps_total
 from omn_kernel.procfs.task import PAGE_BYTES, parse_statm
 from omn_kernel.release import parse_release, read_release
@@ -24,8 +24,17 @@ class FootprintCollector(MemoryCollector[Amounts], ABC):
 
     attributes: tuple[str, ...]
 
+    def add_up(self, rows: Sequence[Amounts]) -> Amounts:
+        """Return the sum of each amount; one that the kernel does not write stays absent."""
+        return tuple(
+            None if any(one is None for one in amounts) else sum(one or 0 for one in amounts)
+            for amounts in zip(*rows, strict=True)
+        )
+
     def make_rows(self, content: Round[Amounts], at_ns: int) -> Rows:
-        """Return a row for each process; an amount that the kernel does not write is absent."""
+        """Return a row for each process, or for all; an amount that the kernel does not write is absent."""
+        if not content.rows:
+            return Rows()
         keys, named = self.identify(content.processes)
         columns = zip(self.attributes, zip(*content.rows, strict=True), strict=False)
         return Rows(keys, {name: values for name, values in columns if any(one is not None for one in values)} | named)
@@ -47,10 +56,11 @@ class StatmCollector(FootprintCollector):
         try:
             release = read_release(self.context.sysroot)
         except OSError:
-            return ()
+            return super().facts()
         if not _ROUGH_FROM <= (parse_release(release) or _ROUGH_UNTIL) < _ROUGH_UNTIL:
-            return ()
+            return super().facts()
         return (
+            *super().facts(),
             f"Linux {release} may keep what is resident for each cpu apart, and statm then adds it up only roughly",
         )
 

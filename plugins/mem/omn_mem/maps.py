@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from omn_kernel.followed import Round
 from omn_kernel.polling import Rows
-from omn_kernel.processes import Round
 from omn_kernel.procfs.memory import Mapping, parse_smaps
 
 from omn_mem.processes import MemoryCollector
@@ -29,6 +31,14 @@ class MapsCollector(MemoryCollector[list[Mapping]]):
     def parse(self, content: bytes) -> list[Mapping] | None:
         """Return every mapping, None where there is none: the process has no memory any more."""
         return list(parse_smaps(content)) or None
+
+    def tells_apart(self) -> bool:
+        """Tell each process apart: a mapping is one's own."""
+        return True
+
+    def add_up(self, rows: Sequence[list[Mapping]]) -> list[Mapping]:
+        """Return the mappings of several processes."""
+        return [mapping for row in rows for mapping in row]
 
     def make_rows(self, content: Round[list[Mapping]], at_ns: int) -> Rows:
         """Return the rows, each under the key of its process and of what it maps."""

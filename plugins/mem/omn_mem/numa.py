@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 from omn_kernel.counters import Accounts
+from omn_kernel.followed import Round
 from omn_kernel.polling import PolledCollector, Rows
-from omn_kernel.processes import Round
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.memory import parse_numa_maps
 from omn_kernel.sysfs import parse_node_meminfo, read_nodes
@@ -81,7 +83,7 @@ def _parse_node(meminfo: bytes, numastat: bytes) -> Node:
 
 
 class ProcessNodesCollector(MemoryCollector[dict[int, int]]):
-    """A row for each memory node that a process has pages on, from /proc/<pid>/numa_maps."""
+    """A row for each memory node that processes have pages on, from /proc/<pid>/numa_maps."""
 
     file = "numa_maps"
     walks_mappings = True
@@ -89,6 +91,10 @@ class ProcessNodesCollector(MemoryCollector[dict[int, int]]):
     def parse(self, content: bytes) -> dict[int, int] | None:
         """Return the bytes on each node, None for a process without memory."""
         return parse_numa_maps(content) if content else None
+
+    def add_up(self, rows: Sequence[dict[int, int]]) -> dict[int, int]:
+        """Return what several processes hold on each node together."""
+        return {node: sum(row.get(node, 0) for row in rows) for node in {node for row in rows for node in row}}
 
     def make_rows(self, content: Round[dict[int, int]], at_ns: int) -> Rows:
         """Return the rows, each under the key of its process and its node."""

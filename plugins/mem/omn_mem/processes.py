@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from omn_kernel.processes import ProcessCollector
+from omn_kernel.processes import ProcessTreeCollector
 from omn_kernel.procfs.process import ProcessFile, ProcessGone, list_threads, read_stat
 
 from omn_core.api import BoundTarget, MachineRefused
@@ -82,8 +82,8 @@ class MemoryFile(Generic[Row]):
         self._file.close()
 
 
-class MemoryCollector(ProcessCollector[Row], ABC):
-    """A gauge of each process, made of one file of /proc/<pid>.
+class MemoryCollector(ProcessTreeCollector[Row], ABC):
+    """A gauge of each process of the target and of those it starts, made of one file of /proc/<pid>.
 
     `walks_mappings` says that the kernel makes the file by walking the address space, which an execve replaces.
     """
@@ -101,7 +101,7 @@ class MemoryCollector(ProcessCollector[Row], ABC):
         """Follow the processes. A kernel thread is refused, and before anything runs a file closed to this user."""
         check_memory(target, self.context.sysroot)
         super().open_files(target)
-        for process in () if target.launched else self.followed.processes:
+        for process in () if target.launched else self.followed.named:
             try:
                 process.source.read()
             except ProcessGone as gone:

@@ -26,9 +26,14 @@ def drive(registry: Registry, catalog: Catalog) -> Drive:
     """Make the driver of a backend of mem.faults."""
 
     def make(
-        target: BoundTarget, *, backend: str = "fs:proc:stat", mode: str = "poll", sysroot: object = "/"
+        target: BoundTarget,
+        *,
+        backend: str = "fs:proc:stat",
+        mode: str = "poll",
+        sysroot: object = "/",
+        keys: tuple[str, ...] = (),
     ) -> Driver:
-        resolved = resolve_onto(catalog.entries["mem.faults"], backend, target.target, mode=mode)
+        resolved = resolve_onto(catalog.entries["mem.faults"], backend, target.target, mode=mode, keys=keys)
         factory = registry.load(registry.collectors["mem.faults", backend].factory)
         return Driver(factory(), resolved, target, sysroot=str(sysroot))
 
@@ -36,7 +41,7 @@ def drive(registry: Registry, catalog: Catalog) -> Drive:
 
 
 def write_faults(sysroot: Sysroot, pid: int, minor: int, major: int, state: str = "S", comm: str = "x") -> None:
-    fields = [state, 1, 1, 1, 0, -1, 0, minor, 0, major, *[0] * 40]
+    fields = [state, 1, 1, 1, 0, -1, 0, minor, 0, major, *[0] * 9, 100, *[0] * 30]
     sysroot.write(f"/proc/{pid}/stat", f"{pid} ({comm}) {' '.join(map(str, fields))}\n")
 
 
@@ -75,7 +80,7 @@ def test_a_zombies_last_counters_are_its_closing_reading(sysroot: Sysroot, drive
     """They are read once; after it the process is followed no longer."""
     write_faults(sysroot, 7, 10, 0)
     write_faults(sysroot, 8, 10, 0)
-    with drive(make_target(7, 8), sysroot=sysroot) as driver:
+    with drive(make_target(7, 8), sysroot=sysroot, keys=("task",)) as driver:
         write_faults(sysroot, 7, 15, 0, state="Z")
         assert [(row["task"], row["faults"]) for row in driver.sample()] == [(7, 5), (8, 0)]
         assert [row["task"] for row in driver.sample()] == [8]
@@ -169,7 +174,7 @@ def test_five_hundred_processes_take_a_descriptor_each(sysroot: Sysroot, drive: 
         write_faults(sysroot, pid, 0, 0)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
     try:
-        with drive(make_target(*pids), sysroot=sysroot) as driver:
+        with drive(make_target(*pids), sysroot=sysroot, keys=("task",)) as driver:
             assert len(driver.sample()) == 500
             assert len(os.listdir("/proc/self/fd")) > 500
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 256

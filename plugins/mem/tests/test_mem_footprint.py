@@ -68,7 +68,8 @@ def machine(sysroot: Sysroot) -> Sysroot:
 @pytest.mark.spec("MEM-1", "EVT-2")
 def test_several_processes_are_rows_of_one_reading(machine: Sysroot, drive: Drive) -> None:
     """One stamp, a row each; the key that cannot be read is absent, and a resident set of zero is a measurement."""
-    with drive("mem.rss", "fs:proc:statm", make_target(12, 4194301, 13), sysroot=machine) as driver:
+    target = make_target(12, 4194301, 13)
+    with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, keys=("task", "proc")) as driver:
         rows = driver.sample()
     assert [(row["task"], row["rss_bytes"], row["file_bytes"]) for row in rows] == [
         (12, 700 * PAGE, 350 * PAGE),
@@ -92,7 +93,8 @@ def test_a_kernel_that_adds_up_roughly_is_noted(machine: Sysroot, drive: Drive, 
 @pytest.mark.spec("RUN-7")
 def test_a_process_that_ends_leaves_the_others(machine: Sysroot, drive: Drive) -> None:
     """It is no loss, its keys go with it, and the request ends with the last one."""
-    with drive("mem.rss", "fs:proc:statm", make_target(12, 4194301), sysroot=machine) as driver:
+    target = make_target(12, 4194301)
+    with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, keys=("task",)) as driver:
         assert len(driver.sample()) == 2
         machine.write("/proc/12/statm", "0 0 0 0 0 0 0\n")
         (row,) = driver.sample()
@@ -106,7 +108,8 @@ def test_a_process_that_ends_leaves_the_others(machine: Sysroot, drive: Drive) -
 @pytest.mark.spec("RUN-6")
 def test_a_read_that_fails_while_the_process_runs_is_a_loss_with_its_reason(machine: Sysroot, drive: Drive) -> None:
     """The others are still read, and the one that failed is still followed."""
-    with drive("mem.uss", "fs:proc:smaps_rollup", make_target(12, 13), sysroot=write_rollups(machine)) as driver:
+    target, machine = make_target(12, 13), write_rollups(machine)
+    with drive("mem.uss", "fs:proc:smaps_rollup", target, sysroot=machine, keys=("task",)) as driver:
         machine.remove("/proc/12/smaps_rollup")
         (row,) = driver.sample()
         assert row["task"] == 13
@@ -162,7 +165,7 @@ def test_what_an_older_kernel_does_not_write_is_absent(machine: Sysroot, drive: 
 def test_names_are_read_where_an_answer_can_show_them(machine: Sysroot, drive: Drive) -> None:
     """Any bytes, as they stand at the reading; and nothing is read for an answer that shows none."""
     target = make_target(12, 4194301)
-    with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, emit="raw") as driver:
+    with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, emit="raw", keys=("task",)) as driver:
         assert [row["comm"] for row in driver.sample()] == ["first", "\udcff\udcfe) R 1 ("]
         machine.write("/proc/12/comm", "renamed\n")
         assert driver.sample()[0]["comm"] == "renamed"
@@ -237,9 +240,9 @@ def test_shared_memory_is_divided_and_private_memory_is_not(workload: Start, dri
     """100 MiB that two processes map are 50 MiB of each one's proportional set and nothing of its unique one."""
     program = workload(share_bytes(100 * MIB))
     child = program.wait("shared")["child"]
-    with drive("mem.pss", backend, bind_processes(program.pid, child)) as driver:
+    with drive("mem.pss", backend, bind_processes(program.pid, child), keys=("task",)) as driver:
         proportional = {row["pid"]: row["pss_bytes"] for row in driver.sample()}
-    with drive("mem.uss", backend, bind_processes(program.pid, child)) as driver:
+    with drive("mem.uss", backend, bind_processes(program.pid, child), keys=("task",)) as driver:
         unique = {row["pid"]: row["uss_bytes"] for row in driver.sample()}
     for pid in (program.pid, child):
         assert 50 * MIB <= proportional[pid] <= 50 * MIB + 16 * MIB

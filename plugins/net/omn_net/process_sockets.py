@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
+from omn_kernel.followed import Followed, Round
 from omn_kernel.namespaces import NetworkNamespace, get_network, open_netlink_socket, read_own_network
 from omn_kernel.netlink import SOCK_DIAG, NetlinkSocket
 from omn_kernel.polled import place
 from omn_kernel.polling import Rows
-from omn_kernel.processes import Followed, ProcessCollector, Round
+from omn_kernel.processes import ProcessCollector
 from omn_kernel.procfs.process import ProcessGone, find_folder, has_ended, refuse_reading
 from omn_kernel.sock_diag import SocketTable, read_sockets
 
@@ -97,7 +98,7 @@ class ProcessSockets(ProcessCollector[Held], ABC):
         self._held.callback(self._close_connections)
         self._own = read_own_network(self.context.sysroot)
         super().open_files(target)
-        for process in self.followed.processes:
+        for process in self.followed.named:
             try:
                 held = process.source.read()
             except ProcessGone as gone:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from omn_kernel.followed import Followed
 from omn_kernel.namespaces import read_own_network
 from omn_kernel.polling import Columns, PolledCollector, Rows
-from omn_kernel.processes import Followed
 from omn_kernel.sock_diag import CONNECTED, INFO, TCP_STATES, SocketTable, compute_round_trips, make_state_mask
 
 from omn_core.api import BoundTarget, Column, Names, ResolvedRequest

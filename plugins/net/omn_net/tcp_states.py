@@ -6,9 +6,9 @@ from abc import ABC
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+from omn_kernel.followed import Followed
 from omn_kernel.namespaces import read_own_network
 from omn_kernel.polling import PolledCollector, Rows
-from omn_kernel.processes import Followed
 from omn_kernel.procfs.net import parse_tcp_states
 from omn_kernel.sock_diag import TCP_STATES, SocketTable, make_state_mask
 

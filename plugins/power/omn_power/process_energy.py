@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from omn_kernel.cpu_clock import CpuClock
+from omn_kernel.cpu_clock import CpuClock, read_waited_ns
 from omn_kernel.cpus import CpuPresence
+from omn_kernel.followed import Round
 from omn_kernel.polling import Rows
-from omn_kernel.processes import ProcessCounterCollector, Round
+from omn_kernel.processes import ProcessCounterCollector
 from omn_kernel.procfs.machine import CPU_FIELDS, parse_cpu_ticks
 from omn_kernel.procfs.task import TICK_NS
+from omn_kernel.procfs.tree import Member
 
 from omn_core.api import BoundTarget
 from omn_power.energy import Meters, get_packages
@@ -58,6 +60,14 @@ class ProcessEnergy(ProcessCounterCollector):
         """Take the process's clock, every thread it ever had included."""
         return CpuClock(pid)
 
+    def find_processes_root(self) -> str:
+        """Find the machine's own: a clock is a system call and no file, and of captured processes there is none."""
+        return "/"
+
+    def add_waited(self, member: Member, row: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the process's time with that of the children it waited for."""
+        return {"oncpu_ns": row["oncpu_ns"] + read_waited_ns(member, row["oncpu_ns"])}
+
     def read(self) -> Round[Mapping[str, int]]:
         """Read the meters and the machine right after the processes. Raises TargetGone when none is left."""
         processes = super().read()
@@ -100,4 +110,4 @@ class ProcessEnergy(ProcessCounterCollector):
             "every figure is an estimate: nothing meters a process, so that the packages' energy, idle draw included, "
             "is divided by the time that cpus were busy"
         )
-        return (said, *self._meters.facts(), *self._presence.facts())
+        return (*super().facts(), said, *self._meters.facts(), *self._presence.facts())

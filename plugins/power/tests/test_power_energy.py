@@ -333,7 +333,8 @@ def test_a_process_that_ran_longer_than_cpus_were_busy_by_coarse_ticks_takes_all
     for program in programs:
         program.wait("ready")
     target = bind_processes(*(program.pid for program in programs))
-    resolved = resolve_onto(catalog.entries["power.process_energy"], "fs:sys:powercap", target.target, mode="poll")
+    entry = catalog.entries["power.process_energy"]
+    resolved = resolve_onto(entry, "fs:sys:powercap", target.target, mode="poll", keys=("task",))
     with Driver(ProcessEnergy(), resolved, target, sysroot=str(sysroot), clock=clock) as driver:
         for program in programs:
             program.release()

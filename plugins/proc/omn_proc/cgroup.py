@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 from omn_kernel.cgroup import UNIFIED, find_below_mount, find_hierarchies, parse_cgroup
 from omn_kernel.cgroup_accounts import parse_limit
+from omn_kernel.followed import Round
 from omn_kernel.mounts import Mount, read_mounts
 from omn_kernel.polled import place, read_file
 from omn_kernel.polling import Rows
-from omn_kernel.processes import ProcessCollector, Round
+from omn_kernel.processes import ProcessCollector
 from omn_kernel.procfs.process import ProcessFile, has_ended
 
 from omn_core.api import BoundTarget

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
+from omn_kernel.followed import Followed, Round
 from omn_kernel.polling import Rows
-from omn_kernel.processes import Followed, ProcessCollector, Round
+from omn_kernel.processes import ProcessCollector
 from omn_kernel.procfs.process import ProcessFile
 from omn_kernel.procfs.task import parse_stat
 

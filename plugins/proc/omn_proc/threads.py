@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import attrs
+from omn_kernel.followed import ParsedFile, Round, Source
 from omn_kernel.polling import Rows
-from omn_kernel.processes import ParsedFile, ProcessCollector, Round, Source
+from omn_kernel.processes import ProcessTreeCollector
 from omn_kernel.procfs.process import ProcessFile, find_comm, has_ended, list_threads
 from omn_kernel.procfs.task import parse_stat
 
@@ -49,8 +51,8 @@ def parse_thread_count(content: bytes) -> list[Named] | None:
     return None if stat.process_has_ended else [Named(None, stat.threads)]
 
 
-class Threads(ProcessCollector[list[Named]]):
-    """A row for each process; for each name of its threads where names divide the answer; for each thread by `task`.
+class Threads(ProcessTreeCollector[list[Named]]):
+    """A row for all processes; for each name of their threads where names divide the answer; for each thread by `task`.
 
     The threads of one instant add up and those of several do not, so that a snapshot is always thread by thread and
     a poll only where it is asked to be.
@@ -64,6 +66,18 @@ class Threads(ProcessCollector[list[Named]]):
         self._by_name = self.resolved.is_divided_by("comm")
         super().open_files(target)
 
+    def tells_apart(self) -> bool:
+        """Tell processes apart where each thread has a row, too."""
+        return self._by_task or super().tells_apart()
+
+    def list_shared(self) -> list[str]:
+        """Return what else divides: no name, since those are of threads."""
+        return [name for name in super().list_shared() if name != "comm"]
+
+    def add_up(self, rows: Sequence[list[Named]]) -> list[Named]:
+        """Return how many threads several processes have together."""
+        return _merge([one for row in rows for one in row])
+
     def open_source(self, pid: int, tid: int | None) -> Source[list[Named]]:
         """Open the process's count of threads, or each thread's name where the answer divides by them."""
         sysroot = self.context.sysroot
@@ -72,7 +86,7 @@ class Threads(ProcessCollector[list[Named]]):
         return ParsedFile("stat", ProcessFile(sysroot, pid, "stat"), parse_thread_count)
 
     def make_rows(self, content: Round[list[Named]], at_ns: int) -> Rows:
-        """Return the rows of each process, each under its own name or its threads'."""
+        """Return the rows of each process, or of all, each under its own name or its threads'."""
         parts = [row if self._by_task else _merge(row) for row in content.rows]
         owners = [process for process, row in zip(content.processes, parts, strict=True) for _ in row]
         threads = [one for row in parts for one in row]

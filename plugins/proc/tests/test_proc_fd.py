@@ -155,7 +155,8 @@ def test_made_processes_are_counted_and_end(sysroot: Sysroot, catalog: Catalog) 
         sysroot.write_process(pid).write(f"/proc/{pid}/limits", LIMITS).path(f"/proc/{pid}/fd").mkdir()
         sysroot.write_process(pid, tid=pid)
     sysroot.link("/proc/7/fd/0", "/dev/null").link("/proc/7/fd/3", "socket:[5]").link("/proc/7/fd/9", "socket:[6]")
-    with drive(catalog, bind_fixture(7, 8), mode="poll", emit="raw", sysroot=sysroot) as driver:
+    target = bind_fixture(7, 8)
+    with drive(catalog, target, ["task"], mode="poll", emit="raw", sysroot=sysroot) as driver:
         first, second = driver.sample()
         assert (first["descriptors"], second["descriptors"]) == (3, 0)
         assert not {"limit", "hard_limit", "used"} & (set(first) | set(second))
@@ -191,10 +192,10 @@ IMPORTS = """
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target
 from omn_core.catalog.load import load_catalog
 from omn_core.plugins import discover
-from omn_core.testing.harness import Driver, resolve_onto
+from omn_core.testing.harness import Driver, read_start_ticks, resolve_onto
 from omn_proc.descriptors import Descriptors
 entry = load_catalog(discover()).entries["proc.fd"]
-target = BoundTarget(Target("pid", (1,)), "process", (ProcessHandle(1, None, 0),))
+target = BoundTarget(Target("pid", (1,)), "process", (ProcessHandle(1, None, read_start_ticks(1)),))
 """
 ASK = """
 try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -58,11 +57,11 @@ def test_a_hundred_threads_with_odd_names_are_a_hundred_and_their_names(catalog:
 
 @pytest.mark.spec("EVT-2")
 def test_raw_rows_alone_divide_nothing(catalog: Catalog, workload: Start) -> None:
-    """A polled summary beside raw rows stays one figure a process; a snapshot is thread by thread."""
+    """A polled summary beside raw rows stays one figure a reading; a snapshot is thread by thread."""
     child = workload(threads([b"one", b"two"]))
     child.wait("ready")
-    with drive(catalog, bind_processes(child.pid, os.getpid()), emit="raw") as driver:
-        assert [row["task"] for row in driver.sample()] == [child.pid, os.getpid()]
+    with drive(catalog, bind_processes(child.pid), emit="raw") as driver:
+        assert [(row["task"], row["threads"]) for row in driver.sample()] == [(child.pid, 3)]
     with drive(catalog, bind_processes(child.pid), mode="snapshot") as driver:
         rows = driver.sample()
     assert [row["threads"] for row in rows] == [1, 1, 1]

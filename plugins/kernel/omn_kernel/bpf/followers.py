@@ -7,6 +7,7 @@ it already, and leave it when the last of them is let go by the kernel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -103,12 +104,12 @@ class Follower:
 
         What one starts meanwhile is found by a program where it was added before, else by the next look.
         """
-        tree = ProcessTree.of("/", processes)
         known: set[int] = set()
-        while found := tree.find_members() - known:
-            for pid in found:
-                self._add(pid)
-            known |= found
+        with closing(ProcessTree("/", processes)) as tree:
+            while found := tree.find_members() - known:
+                for pid in found:
+                    self._add(pid)
+                known |= found
 
     def _add(self, pid: int) -> None:
         self.processes.update((pid,), (0,))

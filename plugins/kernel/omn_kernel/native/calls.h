@@ -37,4 +37,8 @@ int omn_bpf_info(int descriptor, void *information, uint32_t *size);
 /* Move the calling thread alone into a network namespace. */
 int omn_enter_network(int namespace);
 
+/* Microseconds of cpu that a child of this process used which has ended and is not reaped, with all it waited for. It
+   stays unreaped. A negated errno where it is no such child: ECHILD too where it has not ended. */
+int64_t omn_read_ended_cpu(int pid);
+
 #endif

@@ -21,16 +21,24 @@ KERNEL_THREAD = 0x0020_0000
 
 @attrs.frozen
 class TaskStat:
-    """Fields of /proc/<pid>/stat. `comm` is bytes as the task set them; ticks are of 1/`SC_CLK_TCK` seconds."""
+    """Fields of /proc/<pid>/stat. `comm` is bytes as the task set them; ticks are of 1/`SC_CLK_TCK` seconds.
+
+    `waited_` counts what children had counted when this process waited for them, their own waited-for children
+    included: the kernel adds it as it takes a child away.
+    """
 
     comm: bytes
     state: str
     parent: int
     flags: int
     minor_faults: int
+    waited_minor_faults: int
     major_faults: int
+    waited_major_faults: int
     user_ticks: int
     system_ticks: int
+    waited_user_ticks: int
+    waited_system_ticks: int
     threads: int
     start_ticks: int
 
@@ -66,9 +74,13 @@ def parse_stat(content: bytes) -> TaskStat:
         parent=int(fields[1]),
         flags=int(fields[6]),
         minor_faults=int(fields[7]),
+        waited_minor_faults=int(fields[8]),
         major_faults=int(fields[9]),
+        waited_major_faults=int(fields[10]),
         user_ticks=int(fields[11]),
         system_ticks=int(fields[12]),
+        waited_user_ticks=int(fields[13]),
+        waited_system_ticks=int(fields[14]),
         threads=int(fields[17]),
         start_ticks=int(fields[19]),
     )
