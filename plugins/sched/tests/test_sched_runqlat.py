@@ -18,6 +18,9 @@ from typing import Any
 import attrs
 import pytest
 from omn_kernel.bpf import running
+from omn_kernel.bpf.assembly import Assembled
+from omn_kernel.bpf.hooks import TypedTracepoint
+from omn_kernel.bpf.loading import Hook, LoadedProgram, load
 from omn_kernel.bpf.registers import R0, R5
 from omn_kernel.bpf.rejections import ProgramRejected
 from omn_kernel.btf.kernel import PATH
@@ -158,6 +161,27 @@ def test_the_waits_of_each_thread_are_the_kernels_account(catalog: Catalog, cont
     check(driver.rows, contention.read_accounts())
     assert driver.collector.losses().is_empty
     assert driver.collector.row_stamp() is None
+
+
+@pytest.mark.spec("SRC-2", "KRN-3")
+def test_the_same_programs_measure_where_pointers_have_no_types(
+    catalog: Catalog, contention: Contention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that takes no program with types is served by the raw tracepoint, every field through a helper."""
+    loaded: list[str] = []
+
+    def load_raw_alone(program: Assembled, hook: Hook) -> LoadedProgram:
+        loaded.append(hook.spelling)
+        if isinstance(hook, TypedTracepoint):
+            raise MachineRefused("no typed tracepoints here")
+        return load(program, hook)
+
+    monkeypatch.setattr(running, "load", load_raw_alone)
+    with drive(catalog, bind_processes(contention.pid)) as driver:
+        contention.let_run()
+        driver.sample()
+    check(driver.rows, contention.read_accounts())
+    assert loaded[-2:] == ["typed tracepoint sched_switch", "raw tracepoint sched_switch"]
 
 
 @pytest.mark.spec("SRC-2")
