@@ -77,6 +77,12 @@ def _name(side: Side, run: Run) -> str:
     return side.name if len(side.runs) == 1 else f"a run of {side.name} ({run.ran.place})"
 
 
+def get_walk(result: Plain) -> str:
+    """Return how the stacks of a result were walked."""
+    chosen: Any = result.get("stacks") or {}
+    return str(chosen.get("walk") or result["request"].get("stack") or "the default")
+
+
 _Ways = Sequence[tuple[str, Callable[[Plain], Any]]]
 
 _QUESTION: _Ways = (
@@ -93,7 +99,7 @@ _MEANS: _Ways = (
     ("mechanism", lambda result: result["backend"]),
     ("rate asked for", lambda result: result["request"].get("hz") or "the default"),
     ("period", lambda result: result["request"].get("period") or "the default"),
-    ("walk of stacks", lambda result: result["request"].get("stack") or "the default"),
+    ("walk of stacks", get_walk),
     ("place of names", lambda result: result["request"].get("symbols") or "the default"),
 )
 """In what one question may have been answered in different ways."""
@@ -115,8 +121,11 @@ def list_facts(asked: Asked) -> list[str]:
     facts = list(_iter_differences(_MEANS, *asked.sides))
     for name, side in zip("AB", asked.sides, strict=True):
         facts += _say_losses(name, side)
-        facts += [f"{name}: {said}" for said in dict.fromkeys(said for one in side for said in one["degraded"])]
-    return facts
+    degraded: dict[str, list[str]] = {}
+    for name, side in zip("AB", asked.sides, strict=True):
+        for said in dict.fromkeys(said for one in side for said in one["degraded"]):
+            degraded.setdefault(said, []).append(name)
+    return facts + [f"{' and '.join(names)}: {said}" for said, names in degraded.items()]
 
 
 _BOUNDING = ("dropped", "throttled", "failed_reads", "skipped")

@@ -49,6 +49,8 @@ def _compare_emits(asked: Asked, answers: list[Answer], refused: list[Refusal]) 
         lacking = [name for name, side in zip("AB", emits, strict=True) if not all(emit in of for of in side)]
         if lacking:
             refused.append(Refusal(what, f"{' and '.join(lacking)} did not ask it"))
+        elif emit == "stack" and "within" in asked.first["request"]["keys"]:
+            refused.append(Refusal(what, "the key within puts an event in several series, whose stacks do not add up"))
         elif emit != "stack" and not has_figures(emit):
             name = emit.partition("@")[0].partition(":")[0]
             refused.append(Refusal(what, _INSTEAD.get(name, "what it answers is not known to be figures")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,10 @@ from omn_core.diff.rows import compare_rows
 from omn_core.diff.sides import Plain
 
 Name = tuple[tuple[str, Any], ...]
+
+_FUNCTIONS = frozenset({"func", "within"})
+_UNNAMED = re.compile(r"\+0x[0-9a-f]+$|^\[")
+"""What stands for a function that has no name: an address in a file, or what its memory is called."""
 
 _TOTALS = frozenset({"value", "total"})
 """Figures that grow with the window, where values add up."""
@@ -135,6 +140,8 @@ def _find_lack(name: Name, sides: Sequence[Sequence[Mapping[Name, _Reading]]]) -
     numbers = sorted({part for part, _ in name if part in OF_ONE_RUN})
     if numbers:
         return f"a name outside its own run ({', '.join(numbers)})"
+    if any(part in _FUNCTIONS and _UNNAMED.search(str(value)) for part, value in name):
+        return "a name: an address is no function of another run"
     for letter, side in zip("AB", sides, strict=True):
         if not all(name in run for run in side):
             return f"a figure in {'every run of ' if len(side) > 1 else ''}{letter}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from omn_core.diff.answers import Asked, count_samples, get_seconds
+from omn_core.diff.answers import Asked, count_samples, get_seconds, get_walk
 from omn_core.diff.code import NO_STACK, RECOVERED, Code, FrameKey, Identifier, Lack
 from omn_core.diff.model import Apart, Figure, Row, Table
 from omn_core.diff.rows import compare_rows
@@ -55,12 +55,15 @@ def compare_stacks(asked: Asked, emit: str) -> tuple[tuple[Table, ...], tuple[st
     marked = {
         code for of in identifier.codes for key, code in of.items() if key in recovered and isinstance(code, Code)
     }
+    has_one_walk = len({get_walk(one) for side in asked.sides for one in side}) == 1
     tables = tuple(
         _tabulate(figure, profiles, identifier, marked, str(asked.first["unit"]), is_per_second=is_per_second)
-        for figure in ("self", "inclusive")
+        for figure in (("self", "inclusive") if has_one_walk else ("self",))
     )
     renamed = identifier.objects.renamed
     facts = [] if renamed is None else [f"{renamed[0]} in A is compared with {renamed[1]} in B, by their symbols"]
+    if not has_one_walk:
+        facts.append("callers were found in several ways, so that no inclusive figures are compared")
     return tables, tuple(facts)
 
 

@@ -177,6 +177,20 @@ def test_a_ranking_compares_what_both_ranked(tmp_path: Path) -> None:
     assert (numbers.rows, [one.lacks for one in numbers.apart]) == ((), ["a name outside its own run (pid)"])
 
 
+@pytest.mark.spec("DIF-1")
+def test_a_ranking_of_functions_compares_those_with_names(tmp_path: Path) -> None:
+    """An address and unnamed memory mean nothing in another run; stacks by `within` do not add up."""
+    rows = [{"key": {"func": key}, "value": 1000, "share": 0.25} for key in ("f(int)", "prog+0x11", "[anon]", "g")]
+    run = make_figures("topk:3@func", {"rows": rows})
+    (table,) = compare(tmp_path, run, run).answers[0].tables
+    assert sorted(row.name["func"] for row in table.rows) == ["f(int)", "g"]
+    assert [(one.lacks, one.rows) for one in table.apart] == [("a name: an address is no function of another run", 2)]
+    profile = make_profile({(ALPHA,): 100})
+    profile["results"][0]["request"]["keys"] = ["within"]
+    with pytest.raises(RequestError, match="the key within puts an event in several series"):
+        compare(tmp_path, profile, profile)
+
+
 @pytest.mark.spec("DIF-1", "RES-6")
 def test_what_differs_between_the_machines_is_named(tmp_path: Path) -> None:
     """Another kernel, another setting, another plugin's version, a capability less: each with both sides' values."""
@@ -200,14 +214,21 @@ def test_what_differs_between_the_machines_is_named(tmp_path: Path) -> None:
 def test_another_way_of_measuring_is_said(tmp_path: Path) -> None:
     """Another rate, another walk, a degradation and losses of one side stand beside the figures."""
     answer = {"stack": make_profile({(ALPHA,): 100})["results"][0]["series"][0]["emits"]["stack"]}
-    b = make_plain_result(answer, hz=99, stack="dwarf", degraded=["user mode alone"], losses={"dropped": 7})
-    facts = compare(tmp_path, make_plain_run(make_plain_result(answer)), make_plain_run(b)).answers[0].facts
-    assert facts == (
-        "the rate asked for is the default in A and 99 in B",
-        "the walk of stacks is the default in A and dwarf in B",
-        "B lost 7 dropped: its figures are lower bounds",
-        "B: user mode alone",
+    cut = "a stack deeper than what is copied is cut"
+    a = make_plain_result(answer, degraded=[cut], stacks={"walk": "fp"})
+    b = make_plain_result(
+        answer, hz=99, degraded=["user mode alone", cut], losses={"dropped": 7}, stacks={"walk": "dwarf"}
     )
+    (compared,) = compare(tmp_path, make_plain_run(a), make_plain_run(b)).answers
+    assert compared.facts == (
+        "the rate asked for is the default in A and 99 in B",
+        "the walk of stacks is fp in A and dwarf in B",
+        "B lost 7 dropped: its figures are lower bounds",
+        f"A and B: {cut}",
+        "B: user mode alone",
+        "callers were found in several ways, so that no inclusive figures are compared",
+    )
+    assert [table.figure for table in compared.tables] == ["self"]
 
 
 @pytest.mark.spec("DIF-1")

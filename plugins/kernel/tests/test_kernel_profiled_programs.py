@@ -165,7 +165,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     cache = folder / "cache"
     cache.mkdir(mode=0o700)
     program = (sys.executable, str(folder / "script.py"), str(folder), "/tmp/perf")
-    ran = Command(cache)("cpu.profile", "--stack", "fp", "--format", "json", "--", *program)
+    ran = Command(cache)("cpu.profile", "--format", "json", "--", *program)
     for path in (folder / "maps").read_text().split():
         Path(path).unlink(missing_ok=True)
     if ran.code == 1:
