@@ -129,6 +129,9 @@ if TYPE_CHECKING:
         Moment,
         RunEvent,
     )
+    from omn_core.run.linux_exec import (
+        make_program_environment,
+    )
     from omn_core.run.search import (
         explain_refusal,
         get_program,
@@ -172,6 +175,7 @@ _DEFERRED = {
     "iter_stack_series": "omn_core.format.stacks",
     "open_cached": "omn_core.cache",
     "read_cached": "omn_core.cache",
+    "make_program_environment": "omn_core.run.linux_exec",
     "render_asked": "omn_core.format.sentences",
     "render_series": "omn_core.format.stacks",
     "write_cached": "omn_core.cache",
@@ -255,6 +259,7 @@ __all__ = [
     "iter_reservations",
     "iter_rows",
     "iter_stack_series",
+    "make_program_environment",
     "open_cached",
     "read_cached",
     "render_asked",

@@ -106,8 +106,9 @@ class Claude:
         """Launch a subagent that answers once, and have its result."""
         self.begin(call, "Agent", prompt="CHILDWORD", subagent_type="Explore")
         child = Claude(child_of=self)
-        child.hook("SubagentStart")
         child.line("user", message={"role": "user", "content": "CHILDWORD"})
+        time.sleep(0.005)  # Claude Code has written the task before it runs the hook
+        child.hook("SubagentStart")
         child.tool(f"{call}-inner")
         child.answer((30, 7))
         child.hook("SubagentStop", agent_transcript_path=str(child.path), last_assistant_message="ANSWERWORD")

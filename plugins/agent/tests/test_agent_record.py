@@ -51,6 +51,7 @@ def test_a_session_and_its_subagent_are_recorded_from_hooks_and_files(bench: Ben
         "harness": "claude",
     }  # fmt: skip
     assert (child.args["parent_session"], child.args["role"]) == (MAIN, "Explore")
+    assert "started_before_capture" not in {**main.args, **child.args}
     assert "incomplete" not in main.args
     # The main thread's is the process's own track; the child in the same process has one of its session's.
     assert (main.track, child.track) == ("claude", "claude|agentprof.capture|Session")
@@ -232,12 +233,12 @@ def test_a_program_that_is_none_is_refused(bench: Bench, program: str, code: int
 
 
 def test_a_harness_that_begins_no_session_leaves_no_recording(bench: Bench) -> None:
-    """The run failed, and its journal is named."""
+    """The run failed, and nothing is left of it."""
     ran = bench.record("")
     assert ran.code == 1
     assert "no session of the harness was seen" in ran.stderr
-    (journal,) = bench.journals()
-    assert str(journal) in ran.stderr
+    assert not bench.journals()
+    assert not list(bench.work.iterdir())
 
 
 @pytest.mark.spec("AGT-8")

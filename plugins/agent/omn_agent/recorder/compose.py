@@ -11,7 +11,7 @@ import attrs
 from omn_export.perfetto.tracks import Clock
 
 from omn_agent.harness import Harness
-from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.importing.fields import find_text, get_object
 from omn_agent.importing.lines import Account
 from omn_agent.importing.session import Session
 from omn_agent.recorder.clock import Timeline
@@ -26,7 +26,7 @@ INFERRED = (
     "no source named a session: the session files that grew in this folder meanwhile were taken for the harness's"
 )
 _THREADED = (Harness.CLAUDE, Harness.PI)
-"""Harnesses whose main thread runs their JavaScript: its id is the process's."""
+"""Harnesses whose main thread runs their JavaScript: its id is the process's, and what they run is their own child."""
 
 
 @attrs.frozen
@@ -78,7 +78,7 @@ def _choose_files(content: JournalContent) -> tuple[list[Path], bool]:
     """
     named = {event.session_id for event in content.events}
     files = [path for path in content.records if not path.name.endswith(".meta.json")]
-    owned = {path for path in files if path in content.owned or path.stem in named or path.parent.name in named}
+    owned = {path for path in files if path in content.owned or _is_named(path, named)}
     if not owned and not content.owned and not named - {None}:
         folder = find_text(content.begin, "working_folder")
         is_by_folder = content.harness is Harness.CLAUDE  # each of its files stands in its working folder's own
@@ -87,6 +87,12 @@ def _choose_files(content: JournalContent) -> tuple[list[Path], bool]:
     sessions = {find_text(record, "sessionId") for path in owned for record in content.records[path][:1]}
     beside = {path for path in files if find_text(content.records[path][0], "sessionId") in sessions - {None}}
     return sorted(owned | children | beside), False
+
+
+def _is_named(path: Path, sessions: set[str | None]) -> bool:
+    """Return whether a file's name, or its folder's, is or ends with the id of one of some sessions."""
+    parts = {path.stem, path.parent.name, path.stem.rpartition("_")[2]}
+    return bool(parts & sessions) or any(name is not None and path.stem.endswith(f"-{name}") for name in sessions)
 
 
 def _is_below(path: Path, parent: Path) -> bool:
@@ -168,7 +174,8 @@ def _make_capture(
     capture.started_before_capture = any(prompt.started_before_capture for prompt in capture.prompts)
     if findings.is_cut and window.closed_ns is None:
         capture.end_ns = capture.stop_reason = None
-    pid = window.pid or find_count(content.begin, "pid") or next(iter(content.starts), None)
+    launched = next(iter(content.starts), None)
+    pid = launched if window.pid is None or findings.harness not in _THREADED else window.pid
     if pid is not None:
         is_main = findings.harness in _THREADED and session.parent_session is None
         capture.process = Process(pid, pid if is_main else None, content.starts.get(pid))
@@ -195,8 +202,8 @@ def _add_machine(capture: Capture, findings: Findings, content: JournalContent) 
             capture.samples.resident_bytes.append((ts_ns, resident_bytes))
             capture.samples.cpu_us.append((ts_ns, cpu_us))
     for ts_ns, counts in content.losses:
-        if capture.start_ns <= ts_ns < until_ns:
-            capture.samples.dropped_events.append((ts_ns, sum(_iter_dropped(counts))))
+        if capture.start_ns <= ts_ns:
+            capture.samples.dropped_events.append((min(ts_ns, until_ns - 1), sum(_iter_dropped(counts))))
     capture.fields |= findings.health
 
 

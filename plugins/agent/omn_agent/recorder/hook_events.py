@@ -38,17 +38,20 @@ def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
             findings.count("unparsed_hooks")
         elif apply is not None:
             session.note_time(event.stamp_ns)
-            session.configure(
-                event.stamp_ns,
-                model=find_text(event.payload, "model"),
-                effort=find_text(event.payload, "effort"),
-            )
+            _configure(session, event)
             apply(findings, session, event)
         elif name not in _QUIET:
             findings.count("unknown_hooks")
     for session_id in {_get_name(findings, event) for event in events}:
         if session_id in findings.sessions:
             _interrupt(findings.sessions[session_id], findings.end_ns)
+
+
+def _configure(session: Session, event: HarnessEvent) -> None:
+    """Take the model and the effort that a hook names; most name neither, which changes nothing."""
+    named = {name: find_text(event.payload, name) for name in ("model", "effort")}
+    if any(named.values()):
+        session.configure(event.stamp_ns, **named)
 
 
 def _get_name(findings: Findings, event: HarnessEvent) -> str | None:

@@ -54,7 +54,8 @@ def read_journal(path: Path, pending: bytes = b"") -> JournalContent:
     """
     try:
         with path.open("rb") as file:
-            first = parse_line(file.readline())
+            lines = itertools.chain(file, pending.splitlines(keepends=True))
+            first = parse_line(next(lines, b""))
             begin = first if first is not None and first.get("k") == "begin" else None
             harness = find_text(begin, "harness")
             if begin is None or harness not in {known.value for known in Harness}:
@@ -64,7 +65,7 @@ def read_journal(path: Path, pending: bytes = b"") -> JournalContent:
             content = JournalContent(begin, Harness(harness))
             _take_clock(content, begin)
             paths: dict[int, Path] = {}
-            for line in itertools.chain(file, pending.splitlines(keepends=True)):
+            for line in lines:
                 record = parse_line(line)
                 if record is None:
                     content.corrupt += 1

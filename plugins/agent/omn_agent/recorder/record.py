@@ -28,7 +28,7 @@ from omn_agent.recorder.loop import STOPPED, Recorder
 from omn_agent.recorder.places import Places
 from omn_agent.recorder.signals import Wakeup
 from omn_agent.recorder.sources import make_sources
-from omn_core.api import OmnError, RequestError, RunFailed
+from omn_core.api import OmnError, RequestError, RunFailed, make_program_environment
 
 VERSION = 1
 
@@ -61,7 +61,7 @@ def record(wish: Wish) -> Published:
     name = f"{wish.harness.value}-{secrets.token_hex(4)}"
     path = wish.output or Path(f"{name}.pftrace")
     refuse_existing(path)
-    environment = dict(os.environ)
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in make_program_environment().items()}
     journal = create_journal(get_journal_folder() / f"{name}.journal")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(make_folder(environment))
@@ -82,11 +82,16 @@ def record(wish: Wish) -> Published:
 
 
 def publish(journal: Path, path: Path, say: Callable[[str], None], pending: bytes = b"") -> Published:
-    """Put a journal together, write it as a recording, and take the journal away. Says where it is if that fails."""
+    """Put a journal together, write it as a recording, and take the journal away.
+
+    Raises RunFailed where it holds no session: there is nothing to keep then. Where the recording cannot be written it
+    says where the journal is, and raises why.
+    """
+    composed = compose(_read(journal, pending))
+    if not composed.recording.captures:
+        journal.unlink()
+        raise RunFailed("no session of the harness was seen: neither did a hook tell of one nor did a file grow")
     try:
-        composed = compose(_read(journal, pending))
-        if not composed.recording.captures:
-            raise RunFailed("no session of the harness was seen: neither a hook told of one nor did a file grow")
         write_new(path, lambda stream: write_recording(stream, composed.recording))
     except OmnError:
         say(f"what was recorded is in {str(journal)!r}: `omn agent recover` makes a recording of it")

@@ -29,8 +29,15 @@ def list_windows(findings: Findings, session: Session) -> list[Window]:
     for window in known:
         closed_ns = findings.end_ns if window.closed_ns is None else window.closed_ns
         if closed_ns >= findings.start_ns and window.opened_ns <= findings.end_ns:
-            cut.append(attrs.evolve(window, opened_ns=max(window.opened_ns, findings.start_ns)))
+            opened_ns = _find_beginning(session, window) if window is known[0] else window.opened_ns
+            cut.append(attrs.evolve(window, opened_ns=max(opened_ns, findings.start_ns)))
     return cut
+
+
+def _find_beginning(session: Session, window: Window) -> int:
+    """Return when a session that is new began: a child's file has its task before the hook that tells of the child."""
+    is_known = not window.is_resumed and session.first_ns is not None
+    return min(window.opened_ns, session.first_ns or 0) if is_known else window.opened_ns
 
 
 def cut_session(session: Session, opened_ns: int, closed_ns: int) -> Session:
