@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 
-from omn_kernel.cpu_clock import CpuClock, read_waited_ns
+from omn_kernel.cpu_clock import CpuClock
 from omn_kernel.followed import ParsedFile, Round
 from omn_kernel.polling import Rows
 from omn_kernel.processes import ProcessCounterCollector
 from omn_kernel.procfs.process import ProcessFile
 from omn_kernel.procfs.task import TICK_NS, parse_schedstat, parse_stat
 from omn_kernel.procfs.tree import Member
+from omn_kernel.waited_time import read_waited_ns
 
 from omn_cpu.shares import compute_shares
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from omn_kernel.cpu_clock import CpuClock, read_waited_ns
+from omn_kernel.cpu_clock import CpuClock
 from omn_kernel.cpus import CpuPresence
 from omn_kernel.followed import Round
 from omn_kernel.polling import Rows
@@ -16,6 +16,7 @@ from omn_kernel.processes import ProcessCounterCollector
 from omn_kernel.procfs.machine import CPU_FIELDS, parse_cpu_ticks
 from omn_kernel.procfs.task import TICK_NS
 from omn_kernel.procfs.tree import Member
+from omn_kernel.waited_time import read_waited_ns
 
 from omn_core.api import BoundTarget
 from omn_power.energy import Meters, get_packages
