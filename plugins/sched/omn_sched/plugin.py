@@ -21,6 +21,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("sched.migrations", "pmu:sw", "omn_sched.events:Migrations", several_processes=True),
         _sample("sched.switches", "SwitchRecords"),
         _sample("sched.migrations", "MigrationRecords"),
+        CollectorRow("sched.switches", "bpf:raw_tp", "omn_sched.traced:Switches", several_processes=True),
         _collect_threads("sched.switches", "fs:proc:status", "Switches"),
         CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
         _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),

@@ -25,6 +25,7 @@ from omn_kernel.bpf.transport import STAMP
 
 _ROW = np.dtype([("count", np.uint64), ("total", np.uint64)])
 _BUCKET = ("bucket", "u4")
+_MEASURED = ("measured", "i8")
 
 
 class TracedPrograms(ProgramCollector, ABC):
@@ -96,10 +97,13 @@ class TracedRows(TracedPrograms, RowCollector):
 
     def open_maps(self) -> None:
         """Open the maps of rows under what divides the answer."""
-        self.key = np.dtype([_BUCKET, *self.task_fields.layout], align=True)
         self._has_buckets = any(emit.name == "hist" for emit in self.resolved.emits)
         value = self.resolved.value
         self._value = value if value in self.tracer.measured else self.tracer.measured[0]
+        # Only of times has a row its exact total beside the mean: what counts has a row for each number that it can be.
+        self._is_counted = self.resolved.entry.attributes.get(self._value) != "ns"
+        own = [_BUCKET, *([_MEASURED] if self._is_counted else [])]
+        self.key = np.dtype([*own, *self.task_fields.layout], align=True)
         super().open_maps()
 
     def reserve(self, program: KernelAssembly) -> Record:
@@ -114,6 +118,8 @@ class TracedRows(TracedPrograms, RowCollector):
         program.clear(empty)
         program.get(R2, event, self._value)
         program.jump_if(R2, "==", ABSENT, end)
+        if self._is_counted:
+            program.set(key, _MEASURED[0], R2)
         if self._has_buckets:
             compute_bucket(program, R1, R2, R3)
             program.set(key, "bucket", R1)
@@ -164,6 +170,8 @@ class TracedEvents(CollectorBase):
         super().prepare(resolved, context)
         tracer = self.tracer()
         adds_up = can_add_up(resolved, tracer.measured)
+        # Records of a count would fill their memory until the close, which is the only reading that it takes.
+        self.reads_between = not adds_up
         self._collector = TracedRows(tracer) if adds_up else TracedRecords(tracer)
         self._collector.prepare(resolved, context)
 
