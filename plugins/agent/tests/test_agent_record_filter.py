@@ -79,6 +79,7 @@ def make_codex() -> list[dict[str, Any]]:
         codex_line(6, "event_msg", {"type": "token_count", "info": {"last_token_usage": usage,
                    "total_token_usage": usage, "model_context_window": 5000}}),
         codex_line(7, "compacted", {"message": "ANSWERWORD one"}),
+        codex_line(7, "world_state", {"full": True, "state": {"files": "RESULTWORD"}}),
         codex_line(8, "compacted", {"message": "ANSWERWORD two"}),
         codex_line(9, "event_msg", {"type": "turn_aborted", "reason": "PROMPTWORD"}),
     ]  # fmt: skip
@@ -151,10 +152,10 @@ def keep(harness: Harness, has_content: bool) -> list[dict[str, Any]]:
     return [record for record in kept if record is not None]
 
 
-def read(harness: Harness, records: list[dict[str, Any]]) -> list[Session]:
-    """Return the sessions that an importer makes of records."""
-    sessions: list[Session] = READERS[harness].read_sessions([Path("/home/s1.jsonl")], Account(), Held(records))
-    return sessions
+def read(harness: Harness, records: list[dict[str, Any]]) -> tuple[list[Session], dict[str, int]]:
+    """Return the sessions that an importer makes of records, and the kinds that it does not know."""
+    account = Account()
+    return READERS[harness].read_sessions([Path("/home/s1.jsonl")], account, Held(records)), account.unknown_kinds
 
 
 @pytest.mark.parametrize("harness", list(Harness), ids=lambda harness: harness.value)
@@ -179,8 +180,12 @@ def test_with_content_off_no_word_of_anybody_is_kept(harness: Harness) -> None:
 @pytest.mark.parametrize("harness", list(Harness), ids=lambda harness: harness.value)
 def test_an_importer_makes_the_same_of_what_is_kept(harness: Harness, has_content: bool) -> None:
     """Sessions of the kept lines are those of the file; without content, but for texts, of which the lengths are."""
-    whole, kept = read(harness, MAKERS[harness]()), read(harness, keep(harness, has_content))
+    (whole, unknown), (kept, still_unknown) = (
+        read(harness, MAKERS[harness]()),
+        read(harness, keep(harness, has_content)),
+    )
     assert [describe(session, has_content) for session in kept] == [describe(session, has_content) for session in whole]
+    assert still_unknown == unknown
 
 
 def describe(session: Session, has_content: bool) -> dict[str, Any]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omn_agent.harness import Harness
+from omn_agent.hook import client
 from omn_agent.importing.session import Session
+from omn_agent.recorder import follow
 from omn_agent.recorder.clock import Reading, Timeline
-from omn_agent.recorder.event import HarnessEvent
+from omn_agent.recorder.event import HarnessEvent, Launch
 from omn_agent.recorder.findings import Findings, Window
 from omn_agent.recorder.follow import Follower
 from omn_agent.recorder.hook_events import apply_events
+from omn_agent.recorder.hook_source import HookSource
 from omn_agent.recorder.journal import FULL, UNWRITTEN, create_journal, encode_line, parse_line
 from omn_agent.recorder.places import Places
 from omn_agent.recorder.windows import cut_session, list_windows, make_segment_ids, make_snap
@@ -121,6 +126,18 @@ def test_a_file_that_was_replaced_or_cut_is_read_from_its_beginning(tmp_path: Pa
     other.replace(path)
     assert list(follower.read(path)) == [{"n": 4}, {"n": 5}]
     assert follower.replaced == 2
+
+
+def test_a_line_that_is_too_long_is_passed_over_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is longer than is read at once is no line of a session; the lines after it are read."""
+    monkeypatch.setattr(follow, "_MOST_AT_ONCE", 64)
+    path, follower = tmp_path / "s.jsonl", Follower(0)
+    path.write_text('{"n":1}\n{"long":"' + "x" * 200 + '"}\n{"n":2}\n')
+    found = []
+    for _ in range(8):
+        found += list(follower.read(path))
+    assert found == [{"n": 1}, {"n": 2}]
+    assert (follower.too_long > 0, follower.malformed, follower.has_more(path)) == (True, 1, False)
 
 
 def test_a_file_that_nobody_wrote_meanwhile_is_left_alone_until_somebody_does(tmp_path: Path) -> None:
@@ -241,6 +258,37 @@ def test_codex_names_a_child_by_its_own_thread(findings: Findings) -> None:
     )
     assert findings.sessions["kid"].parent_session == "s"
     assert list(findings.sessions["kid"].tools) == ["a"]
+
+
+def test_without_a_compiler_hooks_run_a_slower_client_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration of the launch names the interpreter, and the recording says what that costs."""
+    monkeypatch.setattr(client, "PROGRAM", tmp_path / "absent")
+    source = HookSource(Harness.CLAUDE)
+    try:
+        asked = source.prepare(Launch(Harness.CLAUDE, ("claude",), {}, tmp_path, True))
+        assert "no compiler" in " ".join(asked.degradations)
+        assert asked.arguments == ("--plugin-dir", str(tmp_path / "plugin"))
+        hooks = json.loads((tmp_path / "plugin" / "hooks" / "hooks.json").read_text())["hooks"]
+        (handler,) = hooks["Stop"][0]["hooks"]
+        assert (handler["command"], handler["args"][-3:]) == (sys.executable, ["claude", str(tmp_path), "on"])
+        told = {"session_id": "s", "hook_event_name": "Stop"}
+        subprocess.run([handler["command"], *handler["args"]], input=json.dumps(told).encode(), check=True)
+        assert [event.kind for event in source.receive()] == ["hook.Stop"]
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("option", ["--bare", "--safe-mode"])
+def test_a_launch_that_runs_no_hooks_is_given_none_and_it_is_said(tmp_path: Path, option: str) -> None:
+    """The option is named, and nothing is put before the harness's arguments."""
+    source = HookSource(Harness.CLAUDE)
+    try:
+        asked = source.prepare(Launch(Harness.CLAUDE, ("claude", option), {}, tmp_path, True))
+        assert (asked.arguments, option in asked.degradations[0], source.list_degradations()) == ((), True, ())
+    finally:
+        source.close()
 
 
 def test_events_that_nobody_knows_are_counted(findings: Findings) -> None:

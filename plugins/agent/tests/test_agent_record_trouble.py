@@ -139,6 +139,8 @@ def test_an_output_that_cannot_be_written_keeps_the_journal(bench: Bench) -> Non
     assert ran.code == 1
     (journal,) = bench.journals()
     assert str(journal) in ran.stderr
+    other = bench.record("agent = Claude('s'); agent.start(); agent.end()", "-o", "other.pftrace")
+    assert (other.code, str(journal) in other.stderr) == (0, True)  # whoever records next is told of it
     assert bench.command("recover", str(journal), "-o", "out.pftrace").code == 0
     assert len(bench.read().named("Bash")) == 2
 

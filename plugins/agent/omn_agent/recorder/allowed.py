@@ -104,7 +104,9 @@ def _shorten_claude(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _prepare_codex(record: Record) -> Record:
+def _prepare_codex(record: Record) -> Record | None:
+    if record.get("type") in ("world_state", "inter_agent_communication"):  # what was said, and what stood on disk
+        return None
     payload = get_object(record, "payload") or record
     if record.get("type") == "compacted" and find_text(payload, "compaction_response_id") is None:
         text = json.dumps(payload, sort_keys=True)

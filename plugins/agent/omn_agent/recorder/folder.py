@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -22,6 +23,22 @@ def get_journal_folder() -> Path:
     folder = cache / "agent"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def list_orphans() -> list[Path]:
+    """Return the journals whose recorder is at work no more: nobody recovered them yet."""
+    return [path for path in sorted(get_journal_folder().glob("*.journal")) if not _is_locked(path)]
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # it was recovered meanwhile
+        return True
+    return False
 
 
 @contextlib.contextmanager

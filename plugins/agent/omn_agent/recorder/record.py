@@ -18,7 +18,7 @@ from omn_agent.harness import Harness
 from omn_agent.recorder.clock import find_boot, read_clocks
 from omn_agent.recorder.compose import Composed, compose
 from omn_agent.recorder.event import EventSource, Launch
-from omn_agent.recorder.folder import drop_folder, get_journal_folder, make_folder
+from omn_agent.recorder.folder import drop_folder, get_journal_folder, list_orphans, make_folder
 from omn_agent.recorder.follow import Follower
 from omn_agent.recorder.hook_source import count_drops, parse_message, read_spool
 from omn_agent.recorder.journal import Journal, create_journal
@@ -62,6 +62,10 @@ def record(wish: Wish) -> Published:
     path = wish.output or Path(f"{name}.pftrace")
     refuse_existing(path)
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in make_program_environment().items()}
+    for orphan in list_orphans():
+        wish.say(
+            f"{str(orphan)!r} holds what a recorder left when it died: `omn agent recover` makes a recording of it"
+        )
     journal = create_journal(get_journal_folder() / f"{name}.journal")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(make_folder(environment))
