@@ -51,6 +51,11 @@ CASES: list[tuple[str, str, dict[str, float]]] = [
         {"all.util": 0.9951, "0.util": 0.9901, "1.util": 1, "0.steal": 0.0099, "all.idle": 0},
     ),
     (
+        "debian12/perf-report-dso.txt",
+        "timing:parse_perf_report",
+        {"libz": 0.711, "libpython3.11": 0.2738, "[kernel.kallsyms]": 0.0114},
+    ),
+    (
         "debian12/perf-stat.txt",
         "timing:parse_perf_stat",
         {"task-clock": 760000, "page-faults": 59, "context-switches": 1},

@@ -227,6 +227,31 @@ def send_steadily(netns: str, address: str, count: int, size_bytes: int, period_
     return make_workload(f"send {count} datagrams a period", head + body)
 
 
+def mix_checksums(share: float) -> Workload:
+    """Spend so much of the time in zlib, in spells of random length, the rest in Python, until it is ended.
+
+    Step: `ready`. The spells keep it out of step with whatever looks at it at a steady rate.
+    """
+    return make_workload(
+        f"spend {share} in zlib",
+        f"""
+import random, zlib
+data = bytes(100_000)
+numbers = range(2_000)
+step("ready")
+spells = random.Random(1)
+while True:
+    length_ns = spells.randrange(50_000, 1_500_000)
+    until = time.perf_counter_ns() + length_ns * {share}
+    while time.perf_counter_ns() < until:
+        zlib.crc32(data)
+    until = time.perf_counter_ns() + length_ns * (1 - {share})
+    while time.perf_counter_ns() < until:
+        sum(numbers)
+""",
+    )
+
+
 def _pace(period_ns: int) -> str:
     """Return the head of a loop whose body, indented, is run once in each period."""
     return f"""
@@ -332,8 +357,8 @@ def wait_blocked(pid: int, timeout_s: float) -> None:
 
 _OWN = frozenset(
     {
-        "open_descriptors", "start_threads", "fork_children", "fork_steadily", "fault_steadily", "read_steadily",
-        "write_through", "contend", "sleep_often", "sleep_steadily", "change_cpus", "share_cpu", "send_datagrams",
-        "send_steadily", "connect_locally", "open_udp_sockets",
+        "open_descriptors", "start_threads", "fork_children", "fork_steadily", "fault_steadily", "mix_checksums",
+        "read_steadily", "write_through", "contend", "sleep_often", "sleep_steadily", "change_cpus", "share_cpu",
+        "send_datagrams", "send_steadily", "connect_locally", "open_udp_sockets",
     }
 )  # fmt: skip

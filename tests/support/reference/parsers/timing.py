@@ -1,4 +1,4 @@
-"""What times a program: GNU time, bash's own word, perf stat."""
+"""What times a program: GNU time, bash's own word, perf stat and perf report."""
 
 from __future__ import annotations
 
@@ -63,4 +63,21 @@ def parse_perf_stat(text: str) -> Figures:
             found[event.partition(":")[0]] = parse_number(value) * _EVENT_UNITS[unit]
     if not found:
         raise ToolLossError(f"perf: {', '.join(refused)}") if refused else UnreadableError("no event")
+    return found
+
+
+def parse_perf_report(text: str) -> Figures:
+    """Read `perf report --stdio --sort dso`: the share of each file of code, by its name as far as `.so`.
+
+    Raises ToolLossError where it says that it lost samples.
+    """
+    lost = re.search(r"(\d+) lost|lost (\d+) (?:chunks|samples)", text, re.IGNORECASE)
+    if lost is not None and max(int(part or 0) for part in lost.groups()):
+        raise ToolLossError(f"perf: {lost.group()}")
+    found: dict[str, float] = {}
+    for share, file in re.findall(r"^ *([\d.]+)% +(\S+) *$", text, re.M):
+        name = file.partition(".so")[0]
+        found[name] = found.get(name, 0) + parse_number(share) / 100
+    if not found:
+        raise UnreadableError("no share of perf report")
     return found
