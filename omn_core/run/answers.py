@@ -59,6 +59,7 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         facts=(
             *(() if measurement.bound is None else measurement.bound.facts),
             *_explain_brevity(measurement, batch, window),
+            *_explain_absence(measurement, batch),
             *_explain_mixture(resolved, kept),
             *_explain_stack_keys(resolved, kept),
             *measurement.ask("facts", ()),
@@ -89,6 +90,12 @@ def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> 
             f"and {read}: a shorter --interval reads more"
         ),
     )
+
+
+def _explain_absence(measurement: Measurement, batch: Batch) -> tuple[str, ...]:
+    """Say why there is no snapshot where its target had ended: that nothing is there is no figure of the target."""
+    is_missed = measurement.resolved.mode == "snapshot" and measurement.gone_ns is not None and not len(batch)
+    return ("its target ended before its snapshot was taken",) if is_missed and measurement.failure is None else ()
 
 
 def _explain_mixture(resolved: ResolvedRequest, batch: Batch) -> tuple[str, ...]:

@@ -154,15 +154,17 @@ class Loop:
         return [each for each in self.measurements if each.is_open and each.grid is not None and each.gone_ns is None]
 
     def _read_at_open(self, measurements: list[Measurement]) -> None:
-        """Read what is read there: a snapshot, where no end is set at which it would be taken."""
-        read = [
-            (
-                each.index,
-                each.read_at_open(is_snapshot_due=self.duration_ns is None and each.asked_window.stop_ns is None),
-            )
-            for each in measurements
-        ]
-        self._tell(read)
+        """Read what is read there: a snapshot, where no end is set at which it would be taken.
+
+        A window of its own that starts is where its snapshot is asked for, however long the run may be.
+        """
+
+        def read(each: Measurement) -> Batch | None:
+            asked = each.asked_window
+            is_ending = asked.stop_ns is not None or (asked.start_ns is None and self.duration_ns is not None)
+            return each.read_at_open(is_snapshot_due=not is_ending)
+
+        self._tell([(each.index, read(each)) for each in measurements])
 
     def _read_due(self) -> None:
         now_ns = time.monotonic_ns()

@@ -139,6 +139,13 @@ class SaysNoMoment:
             setattr(self, name, getattr(self._diary, name))
 
 
+class Gone(Diary):
+    """Finds its target ended when it looks."""
+
+    def sample(self, now_ns: int) -> Batch:
+        raise TargetGone
+
+
 class GoneAfterTwo(Diary):
     reads = 0
 

@@ -38,6 +38,24 @@ def test_a_snapshot_ends_the_run_with_its_reading() -> None:
     assert only["ts"] - document.window.opened_ns >= 60 * MS
 
 
+@pytest.mark.spec("REQ-6")
+def test_a_snapshot_whose_window_starts_is_taken_there_however_long_the_run_may_be() -> None:
+    """The duration bounds the run; the window says when its snapshot is asked for."""
+    late = attrs.evolve(mine("Interval", SYSTEM, window=RequestWindow(start_ns=40 * MS)), mode="snapshot")
+    document = run_all(mine("Diary", SYSTEM), attrs.evolve(late, interval_ns=None), duration_ns=400 * MS)
+    (taken,) = events(document, 1)
+    closing = [at_ns for source, call, at_ns in Diary.calls if (source, call) == ("test.diary", "sample")][-1]
+    assert document.window.opened_ns + 40 * MS <= taken["ts"] < closing
+
+
+def test_a_snapshot_that_its_target_did_not_live_to_says_so() -> None:
+    """No figure, and the reason: the program ended before the duration that the snapshot waits for."""
+    gone = attrs.evolve(mine("Gone", launch("true")), mode="snapshot", interval_ns=None)
+    document = run_all(gone, duration_ns=10_000 * MS)
+    (missed,) = document.results
+    assert (missed.events_seen, missed.facts) == (0, ("its target ended before its snapshot was taken",))
+
+
 @pytest.mark.spec("REQ-10")
 def test_attached_runs_end_with_their_processes_and_signal_none(tmp_path: Path) -> None:
     """The run ends when the last of them has; one that went first ends its own request there."""
