@@ -50,6 +50,11 @@ class Refused(OmnError):
         return self.reason if self.remedy is None else f"{self.reason}; {self.remedy}"
 
 
+def name_refusal(name: str, refused: Refused) -> Refused:
+    """Return a refusal with the name of the request it is of before it: where a session has several, which one."""
+    return Refused(refused.whose, f"{name}: {refused.reason}", refused.remedy)
+
+
 class RequestError(Refused, ValueError):
     """The request is wrong on every machine (exit 2)."""
 

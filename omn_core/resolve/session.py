@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from omn_core.errors import NotCollected, Refused, RequestError, combine_refusals
+from omn_core.errors import NotCollected, Refused, RequestError, combine_refusals, name_refusal
 from omn_core.model.catalog import Catalog
 from omn_core.model.family import find_band_fault
 from omn_core.model.request import LeftOut, Request, RequestWindow, Session
@@ -146,12 +146,8 @@ def _each(items: tuple[T, ...], function: Callable[[T], U], session: Session) ->
         except Refused as refused:
             faults.append((request, refused))
     if faults and (session.composition is None or not done):
-        named = [_name(request, refused) if len(session.requests) > 1 else refused for request, refused in faults]
-        raise combine_refusals(named)
+        if len(session.requests) > 1:
+            faults = [(request, name_refusal(request.id or request.source, refused)) for request, refused in faults]
+        raise combine_refusals([refused for _, refused in faults])
     left_out = tuple(LeftOut(request, str(refused)) for request, refused in faults)
     return session.leave_out(left_out), tuple(done)
-
-
-def _name(request: Request, refused: Refused) -> Refused:
-    name = request.id or request.source
-    return Refused(refused.whose, f"{name}: {refused.reason}", refused.remedy)

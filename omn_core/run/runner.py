@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from omn_core.errors import Refused, RunFailed, combine_refusals
+from omn_core.errors import Refused, RunFailed, combine_refusals, name_refusal
 from omn_core.model.batch import Names
 from omn_core.model.collector import MEMORY_BYTES, BoundTarget, RunContext
 from omn_core.model.resolved import ResolvedSession
@@ -183,7 +183,7 @@ class _Run:
                 step(measurement)
             except Refused as refusal:
                 if self.resolved.session.composition is None:
-                    raise
+                    raise self._name(measurement, refusal) from refusal
                 refused.append((measurement, refusal))
         if refused and len(refused) == len(self.measurements):
             raise combine_refusals([why for _, why in refused])
@@ -191,6 +191,11 @@ class _Run:
             measurement.stop()
             self.measurements.remove(measurement)
             self.refused[measurement.index] = str(why)
+
+    def _name(self, measurement: Measurement, refusal: Refused) -> Refused:
+        request = measurement.resolved.request
+        is_alone = len(self.resolved.requests) == 1
+        return refusal if is_alone else name_refusal(request.id or request.source, refusal)
 
     def _measure(self, cost: CostAccount) -> Window:
         """Open the windows, let the program run, watch over it all, and close."""

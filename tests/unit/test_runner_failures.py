@@ -16,6 +16,7 @@ from omn_core.api import (
     MachineRefused,
     Moment,
     NotCollected,
+    Refused,
     RunEvent,
     RunFailed,
     Target,
@@ -33,8 +34,8 @@ def _empty_diary() -> None:
 @pytest.mark.parametrize(
     ("collector", "raised", "sentence"),
     [
-        ("RefusesPrepare", MachineRefused, "it is not here"),
-        ("RefusesAttach", MachineRefused, "it will not have this target"),
+        ("RefusesPrepare", Refused, r"^test\.refusesprepare: it is not here"),
+        ("RefusesAttach", Refused, r"^test\.refusesattach: it will not have this target"),
         ("RaisesInAttach", RunFailed, "test.raisesinattach on test failed: its attach raised OSError"),
         ("Missing", NotCollected, "does not load: AttributeError"),
     ],
@@ -42,7 +43,10 @@ def _empty_diary() -> None:
 def test_a_refusal_before_the_release_leaves_nothing(
     tmp_path: Path, collector: str, raised: type[Exception], sentence: str
 ) -> None:
-    """The program never ran, no child is left, no descriptor stays open, and the other collectors let go."""
+    """The program never ran, no child is left, no descriptor stays open, and the other collectors let go.
+
+    Of several requests the one that is refused is named.
+    """
     mark = tmp_path / "ran"
     target = launch("touch", str(mark))
     before, descriptors = linux.read_children(), os.listdir("/proc/self/fd")
