@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from omn_kernel.elf.image import read_image
 from omn_kernel.elf.source import File, Memory
-from omn_kernel.symbols.mappings import parse_mappings
+from omn_kernel.symbols.mappings import Mapping, parse_mappings
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 from omn_kernel.unwind.copied import REGISTERS, CopiedStacks
@@ -523,3 +523,21 @@ def test_damaged_tables_touch_no_byte_that_is_not_theirs(tmp_path: Path) -> None
     ended = [int(one) for one in done.stdout.split()]
     assert sum(ended) > 1000
     assert all(ended[one] for one in (Ended.STACK_END, Ended.NO_TABLE, Ended.BAD_TABLE))
+
+
+@pytest.mark.spec("STK-5")
+def test_a_file_that_was_written_anew_in_place_unwinds_nothing_of_what_ran_before(tmp_path: Path) -> None:
+    """Of one inode and without a build id: what was mapped before the writing has no table, what was after has one."""
+    path = compile_c(tmp_path, "program", "int main(void) { return 0; }", "-O1", "-Wl,--build-id=none")
+    status = path.stat()
+    device = os.major(status.st_dev), os.minor(status.st_dev)
+    ahead_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    written_ns = min(status.st_mtime_ns, status.st_ctime_ns) - ahead_ns
+    later, earlier = (
+        Mapping(0x10000, 0x20000, 0, str(path), status.st_ino, None, device, written_ns + second * 1_000_000_000)
+        for second in (1, -1)
+    )
+    tables = FrameTables()
+    ranges = tables.make_ranges([later, earlier], 1 << 22, is_living=False)
+    assert [one.table is not None for one in ranges] == [True, False]
+    assert [one.table for one in FrameTables().make_ranges([earlier], 1 << 22, is_living=False)] == [None]

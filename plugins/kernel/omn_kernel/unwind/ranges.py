@@ -10,7 +10,7 @@ import numpy as np
 from omn_kernel.elf.image import Image, Segment, read_image
 from omn_kernel.elf.placing import compute_addresses
 from omn_kernel.elf.source import ElfError
-from omn_kernel.symbols.files import NotFound
+from omn_kernel.symbols.files import NotFound, read_written_ns, was_written_since
 from omn_kernel.symbols.held import MappedFiles
 from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.vdso import NAME as VDSO
@@ -24,6 +24,7 @@ class _Object:
     segments: tuple[Segment, ...]
     table: FrameTable | None
     entry: int
+    written_ns: int | None
 
 
 class FrameTables:
@@ -57,14 +58,16 @@ class FrameTables:
                 self._known[key] = self._read(mapping, pid if is_living else None)
             except (NotFound, ElfError, OSError) as error:
                 self.notes[f"no unwind information of {mapping.file_path}: {error}"] = None
-        return self._known.get(key)
+        found = self._known.get(key)
+        is_later = found is not None and found.written_ns is not None and was_written_since(found.written_ns, mapping)
+        return None if is_later else found  # what was written in its place since tells nothing of what ran
 
     def _read(self, mapping: Mapping, pid: int | None) -> _Object:
         if mapping.path == VDSO:
-            return _make(read_image(copy_vdso(self._sysroot, mapping, pid or 0)))
+            return _make(read_image(copy_vdso(self._sysroot, mapping, pid or 0)), None)
         with self._files.lend(mapping, pid) as opened:
-            return _make(read_image(opened.file))
+            return _make(read_image(opened.file), None if mapping.build_id else read_written_ns(opened.file))
 
 
-def _make(image: Image) -> _Object:
-    return _Object(image.segments, read_frame_table(image), image.entry)
+def _make(image: Image, written_ns: int | None) -> _Object:
+    return _Object(image.segments, read_frame_table(image), image.entry, written_ns)
