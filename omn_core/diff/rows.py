@@ -24,8 +24,15 @@ def compare_rows(rows: Sequence[Row]) -> tuple[str, tuple[Row, ...]]:
     outcomes = [_test(row) for row in rows]
     certain = choose_certain([None if outcome is None else outcome.p for outcome in outcomes])
     judged = [_judge(*parts) for parts in zip(rows, outcomes, certain, strict=True)]
-    judged.sort(key=lambda row: (bool(row.name), row.flag == FEW, row.verdict is None, -abs(row.difference)))
+    judged.sort(key=_place)
     return _find_confidence(rows), tuple(judged)
+
+
+def _place(row: Row) -> tuple[bool, bool, bool, float]:
+    """Return what a row is sorted by: few events by how many they are, since their difference is chance."""
+    is_few = row.flag == FEW
+    size = max(abs(row.a.mean), abs(row.b.mean)) if is_few else abs(row.difference)
+    return bool(row.name), is_few, row.verdict is None, -size
 
 
 def _test(row: Row) -> Outcome | None:

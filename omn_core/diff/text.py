@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
+
 from omn_core.diff.code import RECOVERED
 from omn_core.diff.model import Answer, Apart, Comparison, Machines, Ran, Row, Table
 from omn_core.diff.rows import BOUND, FEW, LEAST_EVENTS
@@ -95,8 +97,17 @@ def _add_answer(page: Page, answer: Answer, said: set[str]) -> None:
         if f"{answer.source}: {text}" not in said:
             page.add_labelled(label, text, paint)
             said.add(f"{answer.source}: {text}")
-    for table in answer.tables:
+    for table in _merge(answer.tables):
         _add_table(page, table)
+
+
+def _merge(tables: Sequence[Table]) -> Sequence[Table]:
+    """Return several figures of one thing as one table, a row for each figure; others as they are."""
+    are_single = all(len(table.rows) == 1 and not table.rows[0].name and not table.apart for table in tables)
+    if len(tables) < 2 or not are_single or len({table.is_per_second for table in tables}) > 1:
+        return tables
+    rows = tuple(attrs.evolve(table.rows[0], name={"figure": table.figure}) for table in tables)
+    return (attrs.evolve(tables[0], figure="", rows=rows),)
 
 
 _HEADINGS = {
@@ -105,19 +116,25 @@ _HEADINGS = {
 }
 
 
+_FLAGS = {
+    FEW: f"few: fewer than {LEAST_EVENTS} events a run on both sides, which is not judged",
+    BOUND: "bound: losses may be the difference, as they are of the lesser side",
+}
+
+
 def _add_table(page: Page, table: Table) -> None:
     page.add_blank()
     scaled = ", a second of the window" if table.is_per_second else ""
-    page.add_block([f"{_HEADINGS.get(table.figure, table.figure)}{scaled}"])
-    listed = [row for row in table.rows if row.flag != FEW]
-    most = len(listed) if page.style.rows is None else page.style.rows
-    few = len(table.rows) - len(listed)
-    if listed:
-        page.add_block(_render_rows(listed[:most], table, page.inner))
-    if len(listed) > most:
-        page.add_block([say_more(len(listed) - most)])
-    if few:
-        page.add_block([f"({_count_rows(few)} of fewer than {LEAST_EVENTS} events a run: not judged)"])
+    heading = f"{_HEADINGS.get(table.figure, table.figure)}{scaled}"
+    if heading:
+        page.add_block([heading])
+    most = len(table.rows) if page.style.rows is None else page.style.rows
+    if table.rows:
+        page.add_block(_render_rows(table.rows[:most], table, page.inner))
+    if len(table.rows) > most:
+        page.add_block([say_more(len(table.rows) - most)])
+    for flag in dict.fromkeys(row.flag for row in table.rows[:most] if row.flag is not None):
+        page.add_block(wrap(f"({_FLAGS[flag]})", page.inner.width, " "))
     for apart in table.apart:
         page.add_block(_render_apart(apart, table, page.inner))
 
@@ -125,7 +142,7 @@ def _add_table(page: Page, table: Table) -> None:
 def _render_rows(rows: Sequence[Row], table: Table, style: TextStyle) -> list[str]:
     unit = f"{table.unit}/s" if table.is_per_second else table.unit
     columns = [
-        ("", [row.verdict or {BOUND: "bound"}.get(row.flag or "", "") for row in rows], False),
+        ("", [row.verdict or row.flag or "" for row in rows], False),
         ("change", [_render_relative(row) for row in rows], True),
         ("A", _render_figures([row.a.mean for row in rows], [row.a.is_bound for row in rows], unit), True),
         ("", [_render_share(row.a.share) for row in rows], True),
@@ -161,6 +178,8 @@ def _render_share(share: float | None) -> str:
 def _render_name(row: Row, width: int) -> str:
     if not row.name:
         return "(all)"
+    if "figure" in row.name:
+        return str(row.name["figure"])
     mark = RECOVERED if row.is_recovered else ""
     if "function" in row.name:
         return render_key(row.name["function"], max(width - len(mark), _LEAST_NAME)) + mark

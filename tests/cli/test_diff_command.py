@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from compiled import compile_c
-from stored_runs import make_profile, name, write_plain_run
+from stored_runs import make_plain_result, make_plain_run, make_profile, name, write_plain_run
 
 SPLIT = r"""
 #include <stdlib.h>
@@ -89,12 +89,25 @@ def test_the_text_says_what_its_figures_are(omn: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spec("DIF-1")
 def test_a_pipe_has_every_row(omn: Any, tmp_path: Path) -> None:
-    """Fifty functions are fifty lines of either table; those of few samples are counted."""
+    """Fifty functions are fifty lines of either table; one of few samples is listed too, flagged and the last."""
     functions = {(name(f"function{number:02d}"),): 100 + number for number in range(50)}
     write_plain_run(tmp_path / "a", make_profile({**functions, (name("rare"),): 3}))
     lines = omn("diff", "a", "a").stdout.decode().splitlines()
-    assert sum("function" in line.split()[-1] for line in lines if line.strip()) == 2 * 50
-    assert sum("(1 row of fewer than 10 events a run: not judged)" in line for line in lines) == 2
+    assert sum("  function" in line for line in lines) == 2 * 50
+    places = [place for place, line in enumerate(lines) if line.split()[:1] == ["few"]]
+    assert [lines[place].split()[-1] for place in places] == ["rare", "rare"]
+    said = "  (few: fewer than 10 events a run on both sides, which is not judged)"
+    assert [lines[place + 1] for place in places] == [said, said]
+
+
+def test_the_figures_of_one_thing_are_one_table(omn: Any, tmp_path: Path) -> None:
+    """A summary of one series is a line a figure, under one head."""
+    summary = {"lower_bound": False, "count": 9, "min": 1, "max": 60, "mean": 30, "p50": 20, "p90": 40, "p99": 50}
+    result = make_plain_result({"summary": summary}, source="mem.rss", unit="bytes", mode="poll", adds_up=False)
+    write_plain_run(tmp_path / "a", make_plain_run(result))
+    text = omn("diff", "a", "a").stdout.decode()
+    assert text.count("change") == 1
+    assert [line.split()[-1] for line in text.splitlines() if " B  " in line] == ["mean", "p50", "p90", "p99", "max"]
 
 
 @pytest.mark.spec("DIF-1")
