@@ -26,6 +26,13 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("io.merges", "fs:proc:diskstats", "omn_io.transfers:Merges"),
         CollectorRow("io.util", "fs:proc:diskstats", "omn_io.busy:Busy"),
         CollectorRow("io.inflight", "fs:proc:diskstats", "omn_io.inflight:InFlight"),
+        CollectorRow(
+            "io.latency",
+            "bpf:raw_tp",
+            "omn_io.request_latency:RequestLatency",
+            several_processes=True,
+            histogram_in_kernel=True,
+        ),
         CollectorRow("io.pressure", "fs:proc:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow("io.pressure", "fs:cgroup2:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from omn_kernel.procfs.disks import parse_diskstats
+from loop_devices import Loop
 from omn_kernel.targets import bind_cgroup, bind_dev
 
 from omn_core.api import BoundTarget, ProbeContext, Target, TargetGone
@@ -24,40 +23,6 @@ from omn_core.testing.workloads import Running, Workload, transfer_directly
 Drive = Callable[..., Driver]
 Start = Callable[[Workload], Running]
 MIB = 1 << 20
-
-
-class Loop:
-    """A loop device over a file, with its name and the path of its node."""
-
-    def __init__(self, image: Path) -> None:
-        done = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"no loop device can be had here: {done.stderr.strip()}")
-        self.path = done.stdout.strip()
-        self.name = self.path.removeprefix("/dev/")
-
-    def detach(self) -> None:
-        """Take the file off the device."""
-        subprocess.run(["losetup", "--detach", self.path], check=True)
-
-    def read_line(self) -> Mapping[str, int]:
-        """Return the device's counters, read by hand."""
-        return parse_diskstats(Path("/proc/diskstats").read_bytes())[self.name].counters
-
-
-@pytest.fixture
-def loop(tmp_path: Path) -> Iterator[Loop]:
-    """A loop device of 512 MiB for the length of a test."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can set a loop device up")
-    if shutil.which("losetup") is None:
-        pytest.skip("losetup is not installed here")
-    image = tmp_path / "image"
-    with open(image, "wb") as file:
-        file.truncate(512 * MIB)
-    device = Loop(image)
-    yield device
-    device.detach()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from omn_kernel.bpf.followers import Follower
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, Register
 from omn_kernel.cgroup import UNIFIED, CgroupPlace, find_hierarchies, is_in_cgroup_namespace
-from omn_kernel.cgroup_files import get_place
 from omn_kernel.mounts import read_mounts
 
 _POINTER = np.dtype([("cgroup", np.uint64)])
@@ -128,4 +127,4 @@ def find_filter(target: BoundTarget, follower: Follower | None) -> TaskFilter:
         return follower
     if target.cpus:
         return OnCpus(target.cpus)
-    return AnyTask() if target.place is None else find_cgroup_filter(get_place(target))
+    return find_cgroup_filter(target.place) if isinstance(target.place, CgroupPlace) else AnyTask()

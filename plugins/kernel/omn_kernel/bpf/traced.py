@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omn_core.api import Batch, BoundTarget, CollectorBase, Column, InTargetCost, Losses, ResolvedRequest, RunContext
+from omn_core.api import BoundTarget, Column, ResolvedRequest, RunContext
 from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.choosing import ChosenCollector
 from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.columns import Columns
 from omn_kernel.bpf.maps import Entries
@@ -159,46 +159,15 @@ def can_add_up(resolved: ResolvedRequest, measured: tuple[str, ...]) -> bool:
     return is_of_sums and asked.isdisjoint(measured)
 
 
-class TracedEvents(CollectorBase):
+class TracedEvents(ChosenCollector):
     """The collector of a source that a tracer measures. A family names the tracer, and nothing else."""
 
     tracer: type[Tracer]
-    _collector: TracedRecords | TracedRows
 
-    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
-        """Choose between records and rows, and open what needs no target."""
-        super().prepare(resolved, context)
+    def choose(self, resolved: ResolvedRequest) -> TracedRecords | TracedRows:
+        """Choose rows where the kernel can add up all that is asked, else records."""
         tracer = self.tracer()
         adds_up = can_add_up(resolved, tracer.measured)
         # Records of a count would fill their memory until the close, which is the only reading that it takes.
         self.reads_between = not adds_up
-        self._collector = TracedRows(tracer) if adds_up else TracedRecords(tracer)
-        self._collector.prepare(resolved, context)
-
-    def attach(self, target: BoundTarget) -> None:
-        """Load the programs for the target, and attach them."""
-        self._collector.attach(target)
-
-    def sample(self, now_ns: int) -> Batch:
-        """Take what came."""
-        return self._collector.sample(now_ns)
-
-    def stop(self) -> Batch:
-        """Detach the programs, and return what was handed over."""
-        return self._collector.stop()
-
-    def losses(self) -> Losses:
-        """Return what was lost."""
-        return self._collector.losses()
-
-    def fields(self) -> Mapping[str, int]:
-        """Return how many records were delivered, where there were any."""
-        return self._collector.fields()
-
-    def row_stamp(self) -> str | None:
-        """Return when rows are stamped, where they are not each at its own event."""
-        return self._collector.row_stamp()
-
-    def in_target_cost(self) -> InTargetCost:
-        """Return what the programs ran, unknown where the kernel did not time them."""
-        return self._collector.in_target_cost()
+        return TracedRows(tracer) if adds_up else TracedRecords(tracer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import attrs
 
@@ -85,17 +86,23 @@ def get_size(btf: Btf, type_name: str) -> int:
     return btf.compute_size(number)
 
 
-def get_enumerator(btf: Btf, enumeration: str, name: str) -> int:
-    """Return the value of a name of an enumeration. Raises FieldMissing where this kernel has none of it."""
+def iter_enumerators(btf: Btf, enumeration: str) -> Iterator[tuple[str, int]]:
+    """Iterate over the names of an enumeration and their values. Raises FieldMissing where this kernel has none."""
     number = btf.find(enumeration, Kind.ENUM, Kind.ENUM64)
     if number is None:
-        raise FieldMissing(enumeration, name, "this kernel has no such enumeration")
+        raise FieldMissing(enumeration, "", "this kernel has no such enumeration")
     is_wide, is_signed = btf.get_kind(number) == Kind.ENUM64, btf.get_flag(number)
-    for found, low, high in btf.iter_parts(number):
+    for name, low, high in btf.iter_parts(number):
+        bits = 64 if is_wide else 32
+        value = low | high << 32 if is_wide else low
+        yield name, value - (1 << bits) if is_signed and value >> (bits - 1) else value
+
+
+def get_enumerator(btf: Btf, enumeration: str, name: str) -> int:
+    """Return the value of a name of an enumeration. Raises FieldMissing where this kernel has none of it."""
+    for found, value in iter_enumerators(btf, enumeration):
         if found == name:
-            bits = 64 if is_wide else 32
-            value = low | high << 32 if is_wide else low
-            return value - (1 << bits) if is_signed and value >> (bits - 1) else value
+            return value
     raise FieldMissing(enumeration, name, f"the enumeration has no {name}")
 
 

@@ -1,0 +1,207 @@
+"""Block requests from their insertion to their completion, each in one entry from the first sight of it to the last.
+
+The block layer inserts a request into a queue, issues it to its driver and completes it; some are issued straight away.
+Whoever inserts a request asked for it; the task that happens to run when it is issued often only serves the queue. So
+an entry begins at the insertion, and at the issue only of a request that was never inserted: of every task's requests,
+since one that another's task inserted must not be taken for one that was not inserted at all.
+
+A request that is put back is issued again and counts from its first issue. One that is merged into another ends there
+without a completion of its own. A driver may complete a request piece by piece: the last one ends it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.filters import TaskFilter
+from omn_kernel.bpf.losses import LostCounter
+from omn_kernel.bpf.map_types import MapType
+from omn_kernel.bpf.maps import Map
+from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
+from omn_kernel.bpf.tasks import TaskFields
+from omn_kernel.bpf.transport import Transport
+from omn_kernel.btf.spelling import spell_tracepoint
+from omn_kernel.btf.types import Btf
+
+MOST_REQUESTS = 1 << 14
+"""How many requests are remembered at a time: a device has some hundred or thousand, and there may be many devices."""
+
+REQUEST = [
+    ("ns", "u8"),
+    ("inserted_ns", "u8"),
+    ("issued_ns", "u8"),
+    ("sector", "u8"),
+    ("bytes", "u4"),
+    ("device", "u4"),
+    ("flags", "u4"),
+    ("status", "i4"),
+    ("is_kept", "u4"),
+]
+"""What is remembered of a request; `is_kept` is 1 where its task is the target's. A time of 0 was not seen."""
+
+_KEY = np.dtype([("request", np.uint64)])
+_MINOR_BITS = 20
+
+
+def make_record(fields: TaskFields) -> np.dtype[Any]:
+    """Make the type of what is remembered of a request and, of its task, what the answer shows."""
+    return np.dtype([*REQUEST, *fields.layout], align=True)
+
+
+def find_request_argument(types: Btf, tracepoint: str) -> int:
+    """Find which argument of a tracepoint is the request: the last, which Linux 5.11 left as the only one."""
+    number = types.find_tracepoint(tracepoint)
+    return len(spell_tracepoint(types, number)) - 1 if number is not None else 0
+
+
+def read_device(program: KernelAssembly, target: Register, request: Register) -> None:
+    """Emit what sets a register to the number of the whole device that a request is for.
+
+    Both registers are of R6 to R9. A queue without a disk (a tape's, a controller's own) is number 0.
+    """
+    # Linux 5.17 keeps the disk with the queue, those before with the request.
+    disk = "q.disk" if program.has_field("request_queue", "disk") else "rq_disk"
+    program.read_field(target, request, "request", f"{disk}.major")
+    program.compute(target, "<<=", _MINOR_BITS)
+    program.read_field(R1, request, "request", f"{disk}.first_minor")
+    program.compute(target, "|=", R1)
+
+
+def skip_other_devices(program: KernelAssembly, device: int | None, otherwise: str) -> None:
+    """Emit what goes to a label where the request in R7 is another device's than the one that is wanted, if one is."""
+    if device is None:
+        return
+    read_device(program, R8, R7)
+    program.move(R1, device)
+    program.jump_if(R8, "!=", R1, otherwise)
+
+
+class RequestPrograms:
+    """Writes the programs on a request's insertion, issue, merge and completion.
+
+    `tasks` tells whose requests are wanted and `device`, a number as the kernel keeps it, of which device: None for
+    all. `lost` counts requests that found no room, `unknown` those that complete and were not seen before.
+    """
+
+    def __init__(self, types: Btf, tasks: TaskFilter | None, fields: TaskFields, device: int | None) -> None:
+        self._types = types
+        self._tasks = tasks
+        self._fields = fields
+        self._device = device
+        self.record = make_record(fields)
+        self.requests = Map(MapType.HASH, "requests", _KEY, self.record, MOST_REQUESTS)
+        self.lost = LostCounter()
+        self.unknown = LostCounter()
+
+    def close(self) -> None:
+        """Let go of the maps."""
+        self.requests.close()
+        self.lost.close()
+        self.unknown.close()
+
+    def count_unfinished(self) -> int:
+        """Count the target's requests that were issued and have not completed."""
+        entries = self.requests.read().values
+        return int(np.count_nonzero((entries["is_kept"] != 0) & (entries["issued_ns"] != 0)))
+
+    def write_insert(self, program: KernelAssembly) -> None:
+        """Write block_rq_insert(request), before Linux 5.11 block_rq_insert(queue, request)."""
+        request = self._begin(program, "block_rq_insert")
+        skip_other_devices(program, self._device, "done")
+        self._remember(program, request, "inserted_ns")
+        program.label("done")
+        program.leave(0)
+
+    def write_issue(self, program: KernelAssembly) -> None:
+        """Write block_rq_issue, of which the arguments are those of the insertion."""
+        request = self._begin(program, "block_rq_issue")
+        skip_other_devices(program, self._device, "done")
+        program.look_up(self.requests, request)
+        program.jump_if(R0, "==", 0, "straight")
+        program.move(R8, R0)
+        seen = Record(R8, self.record)
+        program.get(R1, seen, "issued_ns")
+        program.jump_if(R1, "!=", 0, "done")
+        read_clock(program, R0)
+        program.set(seen, "issued_ns", R0)
+        self._describe(program, seen)
+        program.jump("done")
+        program.label("straight")
+        self._remember(program, request, "issued_ns")
+        program.label("done")
+        program.leave(0)
+
+    def write_merge(self, program: KernelAssembly) -> None:
+        """Write block_rq_merge, of which the arguments are those of the insertion."""
+        request = self._begin(program, "block_rq_merge")
+        program.delete(self.requests, request)
+        program.leave(0)
+
+    def write_complete(self, program: KernelAssembly, transport: Transport) -> None:
+        """Write block_rq_complete(request, status, bytes), where `__data_len` is what the request still lacked."""
+        program.move(R6, R1)
+        program.read_argument(R7, R1, 0)
+        request = program.reserve(_KEY)
+        program.set(request, "request", R7)
+        skip_other_devices(program, self._device, "done")
+        program.read_argument(R9, R6, 2)
+        program.read_field(R1, R7, "request", "__data_len")
+        program.jump_if(R1, ">", R9, "done")
+        program.look_up(self.requests, request)
+        with program.when(R0, "==", 0):
+            self.unknown.emit_count(program)
+            program.jump("done")
+        program.move(R8, R0)
+        seen = Record(R8, self.record)
+        program.get(R1, seen, "is_kept")
+        program.jump_if(R1, "==", 0, "forget")
+        program.get(R1, seen, "issued_ns")
+        program.jump_if(R1, "==", 0, "forget")
+        read_clock(program, R0)
+        program.set(seen, "ns", R0)
+        program.read_argument(R1, R6, 1)
+        program.set(seen, "status", R1)
+        transport.write(program, seen, R6)
+        program.label("forget")
+        program.delete(self.requests, request)
+        program.label("done")
+        program.leave(0)
+
+    def _begin(self, program: KernelAssembly, tracepoint: str) -> Record:
+        """Set R7 to the request, which is the tracepoint's last argument, and return the key that it is found by."""
+        position = find_request_argument(program.types, tracepoint)
+        program.move(R6, R1)
+        program.read_argument(R7, R1, position)
+        request = program.reserve(_KEY)
+        program.set(request, "request", R7)
+        return request
+
+    def _remember(self, program: KernelAssembly, request: Record, moment: str) -> None:
+        """Begin the entry of the request in R7 with this moment and the task that runs."""
+        entry = program.reserve(self.record)
+        program.clear(entry)
+        read_clock(program, R0)
+        program.set(entry, moment, R0)
+        self._describe(program, entry)
+        program.call("get_current_task_btf" if program.has_typed_pointers else "get_current_task")
+        program.move(R9, R0)
+        if self._tasks is not None:
+            self._tasks.keep(program, R9, "another")
+        program.set(entry, "is_kept", 1)
+        self._fields.write(program, entry, R9)
+        program.label("another")
+        program.update(self.requests, request, entry)
+        with program.when(R0, "!=", 0):
+            self.lost.emit_count(program)
+
+    def _describe(self, program: KernelAssembly, entry: Record) -> None:
+        """Set what the request in R7 is: its device, its sector, its size, its operation."""
+        for field, path in (("sector", "__sector"), ("bytes", "__data_len"), ("flags", "cmd_flags")):
+            program.read_field(R1, R7, "request", path)
+            program.set(entry, field, R1)
+        read_device(program, R9, R7)
+        program.set(entry, "device", R9)

@@ -1,0 +1,182 @@
+"""Block requests as programs in the kernel time them, held against programs that time their own direct reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from loop_devices import Loop
+from omn_io.request_names import find_device
+from omn_kernel.block import BlockDevice
+from omn_kernel.btf.kernel import PATH
+from omn_kernel.privileges import read_privileges
+
+from omn_core.api import BoundTarget, RequestError, Target
+from omn_core.testing.fixtures import Command
+
+BLOCK = 4096
+# Reads blocks of a device past the page cache, first to last, and writes when each began and ended; a child reads as
+# many after them. With --- in the place of a device nothing is read.
+READ = """
+import json, mmap, os, sys, time
+device, count, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+memory = mmap.mmap(-1, 4096)
+file = os.open(device, os.O_RDONLY | os.O_DIRECT)
+def read(begin):
+    spans = []
+    for block in range(begin, begin + count):
+        began = time.monotonic_ns()
+        os.preadv(file, [memory], block * 4096)
+        spans.append((block, began, time.monotonic_ns()))
+    return spans
+spans = {os.getpid(): read(0)}
+inner, outer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(outer, json.dumps(read(count)).encode())
+    os._exit(0)
+os.close(outer)
+spans[child] = json.loads(b"".join(iter(lambda: os.read(inner, 65536), b"")))
+os.waitpid(child, 0)
+json.dump(spans, open(out, "w"))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _privileged() -> None:
+    if not read_privileges("/").has("bpf"):
+        pytest.skip("this process is without CAP_BPF")
+    if not os.path.exists(PATH):
+        pytest.skip(f"this kernel has no {PATH}")
+
+
+@attrs.frozen
+class Span:
+    """A read as its program saw it."""
+
+    pid: int
+    block: int
+    began_ns: int
+    ended_ns: int
+
+
+def read_spans(path: Path) -> list[Span]:
+    """Return what the program wrote."""
+    told = json.loads(path.read_text())
+    return [Span(int(pid), *span) for pid, spans in told.items() for span in spans]
+
+
+def find_value(result: dict[str, Any], emit: str) -> Any:
+    """Return what an emit of the one series says."""
+    (series,) = result["series"]
+    return series["emits"][emit]
+
+
+@pytest.mark.spec("REQ-1", "KRN-5")
+def test_each_direct_read_is_one_request_inside_its_own_time(loop: Loop, omn: Command, tmp_path: Path) -> None:
+    """Of a program and its child, each read is one request of a block at its sector, within the call that made it."""
+    out = tmp_path / "spans"
+    ran = omn(
+        "io.latency", "-e", "raw", "--format", "json", "--", sys.executable, "-c", READ, loop.path, "60", str(out)
+    )
+    assert ran.code == 0, ran.stderr
+    made = {span.block: span for span in read_spans(out)}
+    seen = [row for row in ran.result["raw"] if row["key"]["dev"] == loop.name]
+    assert len(made) == 120
+    assert sorted(row["attrs"]["sector"] * 512 // BLOCK for row in seen) == sorted(made)
+    for row in seen:
+        span = made[row["attrs"]["sector"] * 512 // BLOCK]
+        issued_ns = row["ts_ns"] - row["attrs"]["latency_ns"]
+        assert span.began_ns <= issued_ns <= row["ts_ns"] <= span.ended_ns
+        assert (row["key"]["op"], row["key"]["dir"]) == ("read", "read")
+        assert (row["attrs"]["pid"], row["attrs"]["bytes"], row["attrs"]["status"]) == (span.pid, BLOCK, 0)
+    assert not any(ran.result["losses"][kind] for kind in ("dropped", "skipped", "failed_reads"))
+
+
+def test_a_bystander_on_the_same_device_is_not_the_targets(loop: Loop, omn: Command, tmp_path: Path) -> None:
+    """Two programs read one device at a time: each is asked about alone, and each request is one's."""
+    out = tmp_path / "bystander"
+    bystander = [sys.executable, "-c", READ, loop.path, "150", str(out)]
+    own = [sys.executable, "-c", READ, loop.path, "80", str(tmp_path / "own")]
+    asked = ["-e", "count", "--keys", "dev", "--format", "json"]
+    with subprocess.Popen(bystander) as beside:
+        ran = omn("io.latency", *asked, "--", *own)
+        assert beside.wait() == 0
+    assert ran.code == 0, ran.stderr
+    counted = {series["key"]["dev"]: series["emits"]["count"]["events"] for series in ran.result["series"]}
+    assert counted[loop.name] == 160
+    assert len(read_spans(out)) == 300
+
+
+@pytest.mark.spec("KRN-4")
+def test_a_histogram_of_a_device_is_built_in_the_kernel(loop: Loop, omn: Command, tmp_path: Path) -> None:
+    """It counts every request once, and what it adds up is less than the reads took and in the buckets that it says."""
+    out = tmp_path / "spans"
+    reading = [sys.executable, "-c", READ, loop.path, "200", str(out)]
+    ran = omn("io.latency", "--dev", loop.name, "-e", "hist", "--format", "json", "--", *reading)
+    assert ran.code == 0, ran.stderr
+    hist = find_value(ran.result, "hist")
+    spans = read_spans(out)
+    assert sum(bucket["count"] for bucket in hist["buckets"]) == len(spans) == 400
+    assert ran.result["row_stamp"] == "drain"
+    assert 0 < hist["sum"] <= sum(span.ended_ns - span.began_ns for span in spans)
+    low = sum(bucket["low"] * bucket["count"] for bucket in hist["buckets"])
+    high = sum(bucket["high"] * bucket["count"] for bucket in hist["buckets"])
+    assert low <= hist["sum"] < high
+
+
+@pytest.mark.spec("REQ-7")
+def test_a_filter_takes_the_requests_one_by_one(loop: Loop, omn: Command, tmp_path: Path) -> None:
+    """What a program cannot compare in the kernel is compared after it, and what it left out is counted."""
+    reading = [sys.executable, "-c", READ, loop.path, "50", str(tmp_path / "spans")]
+    asked = ["--dev", loop.name, "-e", "hist", "--filter", "bytes < 4096", "--format", "json"]
+    ran = omn("io.latency", *asked, "--", *reading)
+    assert ran.code == 0, ran.stderr
+    assert (ran.result["filter"]["kept"], ran.result["filter"]["dropped"]) == (0, 100)
+
+
+@pytest.mark.spec("SRC-3")
+def test_what_a_program_syncs_is_its_own_to_the_byte(loop: Loop, omn: Command) -> None:
+    """Through the page cache: the task that waits for its writes inserts them, whoever serves the queue."""
+    script = (
+        f"import os; file = os.open({loop.path!r}, os.O_WRONLY); os.pwrite(file, bytes(1 << 20), 0); os.fsync(file)"
+    )
+    asked = ["-e", "summary", "--value", "bytes", "--keys", "dev,op", "--format", "json"]
+    ran = omn("io.latency", *asked, "--", sys.executable, "-c", script)
+    assert ran.code == 0, ran.stderr
+    written = {tuple(series["key"].values()): series["emits"]["summary"] for series in ran.result["series"]}
+    assert written[loop.name, "write"]["total"] == 1 << 20
+
+
+def test_a_partition_is_refused_with_its_device() -> None:
+    """Requests are made to whole devices."""
+    place = BlockDevice("vda1", "254:1", whole="vda")
+    with pytest.raises(RequestError, match="vda1 is a partition"):
+        find_device(BoundTarget(Target("dev", "vda1"), "device", place=place))
+
+
+@pytest.mark.spec("REQ-9")
+def test_without_the_capability_it_is_the_machines_refusal(omn: Command) -> None:
+    """It names the capability, and nothing ran."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv (util-linux) is not installed here")
+    drop = ["setpriv", "--bounding-set=-bpf,-sys_admin", "--inh-caps=-bpf,-sys_admin"]
+    asked = [*omn.argv, "io.latency", "-e", "summary", "--system", "-d", "1s"]
+    refused = subprocess.run([*drop, *asked], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "CAP_BPF" in refused.stderr
+    assert refused.stderr.rstrip().endswith("omn: this machine refused the request; nothing ran")
+
+
+def test_a_device_that_is_none_is_refused(omn: Command) -> None:
+    """It is the machine's, by name."""
+    refused = omn("io.latency", "--dev", "nosuch0", "-e", "summary", "-d", "1s")
+    assert refused.code == 1
+    assert "nosuch0" in refused.stderr
