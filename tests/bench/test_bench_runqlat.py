@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from omn_kernel.native import calls
-from omn_kernel.native._calls import lib
 from omn_kernel.privileges import read_privileges
+from program_costs import measure_programs, timing_programs
 
 ROUNDS = 20_000
 # Two processes on one cpu hand a byte to and fro: two switches and two wakeups each time.
@@ -43,42 +39,13 @@ tracepoint:sched:sched_switch
 """
 
 
-@contextmanager
-def timing_programs() -> Iterator[None]:
-    """Have the kernel time programs, which omn never does; it ends with the descriptor."""
-    descriptor = calls.bpf(lib.BPF_ENABLE_STATS, calls.make_attributes())
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def read_programs(pid: int) -> list[tuple[int, int]]:
-    """Read the nanoseconds and the runs of each program that a process holds."""
-    found = {}
-    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
-        try:
-            fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
-        except OSError:
-            continue
-        if "run_cnt" in fields:
-            found[fields["prog_id"]] = int(fields["run_time_ns"]), int(fields["run_cnt"])
-    return list(found.values())
-
-
 def measure(argv: Sequence[str], programs: int, environment: dict[str, str]) -> float:
     """Return the nanoseconds that the programs of a command ran for each switch and wakeup of the ping-pong."""
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(argv, stdout=quiet, stderr=quiet, env=environment) as running:
-        while len(counted := read_programs(running.pid)) < programs or not any(runs for _, runs in counted):
-            assert running.poll() is None, f"{argv[0]} ended"
-        before = sum(spent for spent, _ in counted), sum(runs for _, runs in counted)
-        subprocess.run([sys.executable, "-c", PING_PONG], check=True)
-        counted = read_programs(running.pid)
-        running.terminate()
-    spent, runs = sum(spent for spent, _ in counted) - before[0], sum(runs for _, runs in counted) - before[1]
-    assert runs >= 2 * ROUNDS
-    return spent / runs
+    spent = measure_programs(
+        argv, programs, environment, lambda: subprocess.run([sys.executable, "-c", PING_PONG], check=True)
+    )
+    assert spent.runs >= 2 * ROUNDS
+    return spent.time_ns / spent.runs
 
 
 @pytest.mark.parametrize("emit", ["hist", "summary"])

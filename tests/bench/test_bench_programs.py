@@ -1,0 +1,106 @@
+"""What omn's programs cost those who run them, beside bpftrace by the kernel's account, beside strace by time."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from omn_kernel.privileges import read_privileges
+from program_costs import measure_programs, timing_programs
+
+CALLS, SWITCHES = 300_000, 20_000
+LEAST_TIMES_BELOW_STRACE = 20
+LOOP = """
+import os, sys, time
+getppid, count = os.getppid, int(sys.argv[1])
+begin = time.perf_counter_ns()
+for _ in range(count): getppid()
+print((time.perf_counter_ns() - begin) / count)
+"""
+PING_PONG = f"""
+import os
+os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
+there, back = os.pipe(), os.pipe()
+child = os.fork()
+for _ in range({SWITCHES}):
+    if child:
+        os.write(there[1], b"x")
+        os.read(back[0], 1)
+    else:
+        os.read(there[0], 1)
+        os.write(back[1], b"x")
+"""
+BPFTRACE_CALLS = """
+tracepoint:raw_syscalls:sys_enter { @begun[tid] = nsecs; }
+tracepoint:raw_syscalls:sys_exit
+{
+    $begun = @begun[tid];
+    if ($begun) { @[pid, comm, args->id, args->ret < 0] = hist(nsecs - $begun); }
+    delete(@begun[tid]);
+}
+"""
+BPFTRACE_SWITCHES = """
+tracepoint:sched:sched_switch
+{
+    if (args->prev_pid) { printf("%lu %d %d %s %d\\n", nsecs, args->prev_pid, cpu, args->prev_comm, args->prev_state); }
+}
+"""
+
+
+def run_loop(*before: str, count: int = CALLS) -> float:
+    """Run the loop of calls under a command, and return the nanoseconds that a call took."""
+    done = subprocess.run([*before, sys.executable, "-c", LOOP, str(count)], capture_output=True, text=True, check=True)
+    return next(float(line) for line in done.stdout.splitlines() if line.replace(".", "").isdigit())
+
+
+def run_ping_pong() -> None:
+    subprocess.run([sys.executable, "-c", PING_PONG], check=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "programs", "script", "ours_least", "work"),
+    [
+        (("proc.syscall", "-m", "count", "-e", "topk:10@op"), 2, BPFTRACE_CALLS, 2 * CALLS, run_loop),
+        (
+            ("sched.switches", "-m", "trace", "-e", "topk:10@comm", "--backend", "force:bpf:raw_tp"),
+            1,
+            BPFTRACE_SWITCHES,
+            2 * SWITCHES,
+            run_ping_pong,
+        ),
+    ],
+    ids=["proc.syscall", "sched.switches"],
+)
+def test_a_run_costs_no_more_than_in_bpftrace(
+    omn: Any, asked: tuple[str, ...], programs: int, script: str, ours_least: int, work: Callable[[], object]
+) -> None:
+    """The same question of the whole machine, by the time that the kernel counts of each program's runs."""
+    if not read_privileges("/").has("bpf"):
+        pytest.skip("this process is without CAP_BPF")
+    if shutil.which("bpftrace") is None:
+        pytest.skip("bpftrace is not installed here")
+    with timing_programs():
+        ours = measure_programs([*omn.argv, *asked, "--system", "-d", "60s"], programs, omn.environment(), work)
+        theirs = measure_programs(["bpftrace", "-e", script], programs, omn.environment(), work)
+    assert min(ours.runs, theirs.runs) >= ours_least
+    each, other = ours.time_ns / ours.runs, theirs.time_ns / theirs.runs
+    print(f"\n{asked[0]}: {each:.0f} ns a run, bpftrace {other:.0f} ns: {each / other:.2f}x (at most 1x)")
+    assert each <= other
+
+
+def test_a_call_costs_a_twentieth_of_what_strace_costs(omn: Any) -> None:
+    """By the program's own clock: what a call takes longer under either than alone."""
+    if not read_privileges("/").has("bpf"):
+        pytest.skip("this process is without CAP_BPF")
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed here")
+    alone = min(run_loop() for _ in range(3))
+    argv = [*omn.argv, "proc.syscall", "-e", "count", "--"]
+    ours = min(run_loop(*argv) for _ in range(3)) - alone
+    traced = run_loop("strace", "-f", "-c", "-o", "/dev/null", count=20_000) - alone
+    print(f"\nproc.syscall: {ours:.0f} ns a call, strace -c {traced:.0f} ns: {traced / ours:.0f}x (at least 20x)")
+    assert ours * LEAST_TIMES_BELOW_STRACE <= traced

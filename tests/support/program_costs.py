@@ -1,0 +1,61 @@
+"""What eBPF programs of a command ran while something else did, by the kernel's own account of programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+from omn_kernel.native import calls
+from omn_kernel.native._calls import lib
+
+
+@attrs.frozen
+class Spent:
+    """The nanoseconds that programs ran, and how often they did."""
+
+    time_ns: int
+    runs: int
+
+
+@contextmanager
+def timing_programs() -> Iterator[None]:
+    """Have the kernel time programs, which omn never does; it ends with the descriptor."""
+    descriptor = calls.bpf(lib.BPF_ENABLE_STATS, calls.make_attributes())
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_programs(pid: int) -> list[Spent]:
+    """Read the account of each program that a process holds."""
+    found = {}
+    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+        except OSError:
+            continue
+        if "run_cnt" in fields:
+            found[fields["prog_id"]] = Spent(int(fields["run_time_ns"]), int(fields["run_cnt"]))
+    return list(found.values())
+
+
+def measure_programs(
+    argv: Sequence[str], programs: int, environment: dict[str, str], work: Callable[[], object]
+) -> Spent:
+    """Return what the programs of a command, so many of them, ran while the work was done."""
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(argv, stdout=quiet, stderr=quiet, env=environment) as running:
+        while len(before := read_programs(running.pid)) < programs or not any(one.runs for one in before):
+            assert running.poll() is None, f"{argv[0]} ended"
+        work()
+        after = read_programs(running.pid)
+        running.terminate()
+    return Spent(
+        sum(one.time_ns for one in after) - sum(one.time_ns for one in before),
+        sum(one.runs for one in after) - sum(one.runs for one in before),
+    )
