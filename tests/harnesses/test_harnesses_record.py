@@ -1,0 +1,116 @@
+"""Real coding agents, recorded against a stand-in for their providers: `tox -e harnesses` installs them from npm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from agent_recording import read_maxima
+from perfetto_reading import ReadTrace, read_trace
+from provider import serve
+
+pytestmark = pytest.mark.spec("AGT-7", "AGT-8")
+
+WRITTEN = (b"PROMPTWORD", b"ARGWORD", b"CHILDWORD")
+NEVER = (b"ANSWERWORD",)
+
+
+@attrs.define
+class Place:
+    """A home, a working folder, and a provider on loopback."""
+
+    omn: Any
+    folder: Path
+    provider: str
+
+    def record(self, content: str, *command: str, options: tuple[str, ...] = (), **more: str) -> ReadTrace:
+        """Record one run of an agent, and return what it makes."""
+        for name in ("home", "work", "own"):
+            (self.folder / name).mkdir(exist_ok=True)
+        program = Path(os.environ["HARNESSES"]) / command[0]
+        environment = self.omn.environment() | {
+            "HOME": str(self.folder / "home"), "OMN_CACHE_DIR": str(self.folder / "own"),
+            "AGENTPROF_CAPTURE_CONTENTS": content, **more,
+        }  # fmt: skip
+        ran = subprocess.run(
+            [*self.omn.argv, "agent", "record", *options, "-o", "out.pftrace", "--", str(program), *command[1:]],
+            cwd=self.folder / "work", env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            check=False, timeout=120,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        print(ran.stdout)
+        found = (self.folder / "work" / "out.pftrace").read_bytes()
+        assert [word for word in NEVER if word in found] == []
+        if content == "0":
+            assert [word for word in WRITTEN if word in found] == []
+        return read_trace(found)
+
+
+@pytest.fixture
+def place(omn: Any, tmp_path: Path) -> Iterator[Place]:
+    """A place to run an agent in."""
+    with serve() as address:
+        yield Place(omn, tmp_path, address)
+
+
+@pytest.mark.parametrize("content", ["1", "0"])
+def test_claude_code_and_its_subagent_are_recorded_by_their_hooks(place: Place, content: str) -> None:
+    """Hooks of the launch run, tools have Claude's own durations, and the child is linked to its launch."""
+    trace = place.record(
+        content, "claude", "-p", "PROMPTWORD", "--allowedTools", "Bash", "Agent", ANTHROPIC_BASE_URL=place.provider,
+        ANTHROPIC_API_KEY="none", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", IS_SANDBOX="1",
+    )  # fmt: skip
+    main, child = trace.one("profile (1)"), trace.one("profile (2)")
+    assert child.args["parent_session"] == main.args["session_id"]
+    assert trace.one("Agent").args["child_session"] == child.args["session_id"]
+    for tool in (trace.one("Bash"), trace.one("Agent")):
+        assert tool.args["timing"] == "native-duration"
+        assert 200_000_000 <= tool.end - tool.start <= tool.args["dispatch_ns"]
+    assert not [row for row in trace.slices if "incomplete" in row.args or "started_before_capture" in row.args]
+    assert len(trace.named("response")) == 4
+    assert read_maxima(trace, "Input tokens") == [200, 200]
+    assert read_maxima(trace, "Output tokens") == [40, 40]
+
+
+@pytest.mark.parametrize("content", ["1", "0"])
+def test_codex_is_recorded_by_its_rollout_and_the_hooks_that_were_written(place: Place, content: str) -> None:
+    """Its tool lasts from hook to hook; tokens are its rollout's."""
+    home = place.folder / "codex"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        'model = "gpt-5.2-codex"\nmodel_provider = "near"\n[model_providers.near]\nname = "near"\n'
+        f'base_url = "{place.provider}/v1"\nwire_api = "responses"\nenv_key = "NEAR_KEY"\n'
+    )
+    trace = place.record(
+        content, "codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+        "--dangerously-bypass-hook-trust", "PROMPTWORD", options=("--write-hooks",), CODEX_HOME=str(home),
+        NEAR_KEY="none",
+    )  # fmt: skip
+    tool = trace.one("exec_command")
+    assert (tool.args["timing"], tool.args["is_error"]) == ("hook-dispatch", False)
+    assert tool.end - tool.start >= 200_000_000
+    assert trace.one("prompt").args.get("incomplete") is None
+    assert "unknown_lines" not in trace.one("profile (1)").args
+    assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200], [40])
+
+
+@pytest.mark.parametrize("content", ["1", "0"])
+def test_pi_is_recorded_by_its_session_file(place: Place, content: str) -> None:
+    """Nothing but its file tells of it here: tools last from line to line."""
+    model = {"id": "poppy", "name": "poppy", "contextWindow": 100_000, "maxTokens": 1000, "reasoning": False}
+    model |= {"input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}
+    near = {"baseUrl": f"{place.provider}/v1", "apiKey": "none", "api": "openai-completions", "models": [model]}
+    folder = place.folder / "home" / ".pi" / "agent"
+    folder.mkdir(parents=True)
+    (folder / "models.json").write_text(json.dumps({"providers": {"near": near}}))
+    trace = place.record(content, "pi", "--provider", "near", "--model", "poppy", "-p", "PROMPTWORD")
+    tool = trace.one("bash")
+    assert tool.end - tool.start >= 200_000_000
+    assert trace.one("prompt").args["length"] == 10
+    assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200], [40])
