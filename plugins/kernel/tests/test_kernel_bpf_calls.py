@@ -24,7 +24,7 @@ def _privileged() -> None:
 def test_a_program_is_loaded_under_its_name_and_gone_when_closed() -> None:
     """The kernel knows the program by an id while the descriptor is open, and not a moment longer."""
     program = calls.load_program(lib.BPF_PROG_TYPE_RAW_TRACEPOINT, RETURN_ZERO, name=b"omn_nothing")
-    number = calls.read_program_information(program).id
+    number = calls.read_program_information(program).number
     again = calls.bpf(lib.BPF_PROG_GET_FD_BY_ID, calls.make_attributes(start_id=number))
     os.close(again)
     os.close(program)

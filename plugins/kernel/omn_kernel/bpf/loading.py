@@ -66,8 +66,8 @@ class LoadedProgram:
         is_timed = self._is_timed and _read_is_timed()
         return Account(
             information.run_time_ns if is_timed else None,
-            information.run_cnt if is_timed else None,
-            information.recursion_misses,
+            information.runs if is_timed else None,
+            information.skipped,
         )
 
     def close(self) -> None:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import attrs
+
 from omn_kernel.native._calls import ffi, lib
 
 Attributes: TypeAlias = Any
@@ -153,15 +155,27 @@ def link_uprobe_multi(
     return _check(lib.omn_bpf_uprobe_multi_link(os.fsencode(path), program, places))
 
 
-def read_program_information(program: int) -> Any:
-    """Read what the kernel says of a program: its `id`, `run_time_ns`, `run_cnt` and `recursion_misses`.
+@attrs.frozen
+class ProgramInformation:
+    """What the kernel says of a program: its number, and how long and how often it ran while programs were timed.
 
-    What an older kernel does not say is zero there. Raises OSError as bpf(2) does.
+    `skipped` is how often it was passed over, None before Linux 5.12, which does not say.
     """
+
+    number: int
+    run_time_ns: int
+    runs: int
+    skipped: int | None
+
+
+def read_program_information(program: int) -> ProgramInformation:
+    """Read what the kernel says of a program. Raises OSError as bpf(2) does."""
     information = ffi.new("struct bpf_prog_info *")
     size = ffi.new("uint32_t *", ffi.sizeof("struct bpf_prog_info"))
     _check(lib.omn_bpf_info(program, information, size))
-    return information
+    says_skipped = size[0] > ffi.offsetof("struct bpf_prog_info", "recursion_misses")
+    skipped = int(information.recursion_misses) if says_skipped else None
+    return ProgramInformation(information.id, information.run_time_ns, information.run_cnt, skipped)
 
 
 def enter_network(namespace: int) -> None:
