@@ -9,17 +9,25 @@ import numpy.typing as npt
 
 from omn_core.api import Frame, Stacks
 from omn_kernel.perf.call_stacks import CallStacks
-from omn_kernel.perf.records import Samples
 from omn_kernel.symbols.symboliser import Symboliser
 
 RECOVERED = " [recovered]"
 """What the name of a frame ends in that was inferred and not walked."""
 
 
-def make_stacks(samples: Samples, calls: CallStacks, symboliser: Symboliser, stacks: Stacks) -> npt.NDArray[np.int64]:
-    """Return the number of each sample's stack in the run's table, -1 for one without a frame."""
-    pids = np.repeat(samples.pid, calls.lengths)
-    times = np.repeat(samples.time.astype(np.int64), calls.lengths)
+def make_stacks(
+    processes: npt.NDArray[np.int32],
+    times_ns: npt.NDArray[np.int64],
+    calls: CallStacks,
+    symboliser: Symboliser,
+    stacks: Stacks,
+) -> npt.NDArray[np.int64]:
+    """Return the number of each stack in the run's table, -1 for one without a frame.
+
+    `processes` are those whose stacks they are, and `times_ns` when they were taken.
+    """
+    pids = np.repeat(processes, calls.lengths)
+    times = np.repeat(times_ns, calls.lengths)
     symbols = np.full(len(calls.sites), -1, np.int64)
     for pid in np.unique(pids).tolist():
         chosen = np.flatnonzero(pids == pid)

@@ -24,19 +24,16 @@ from omn_kernel.perf.attributes import DEFAULT_HZ, EventAttributes, Sampling, ca
 from omn_kernel.perf.call_stacks import CallStacks, Ending
 from omn_kernel.perf.chains import make_stacks
 from omn_kernel.perf.events import PerfEvent, Raised, get_event
+from omn_kernel.perf.followed_tasks import FollowedTasks
 from omn_kernel.perf.held_samples import HeldSamples
 from omn_kernel.perf.opening import EventOpener
 from omn_kernel.perf.paranoia import describe_paranoia
-from omn_kernel.perf.records import Lost, Mapped, Named, Record, Samples, Started, Throttled, parse_records
+from omn_kernel.perf.records import Lost, Samples, Throttled, parse_records
 from omn_kernel.perf.sampled import SampledEvents, Totals
-from omn_kernel.perf.task_names import TaskNames
 from omn_kernel.perf.unwinding import Unwinder
 from omn_kernel.perf.weights import compute_periods
 from omn_kernel.polled import read_file
-from omn_kernel.procfs.process import find_process_key
 from omn_kernel.symbols.choice import choose_sources
-from omn_kernel.symbols.spaces import AddressSpaces
-from omn_kernel.symbols.symboliser import Symboliser
 from omn_kernel.unwind.choosing import FP_LEAF, NONE, WALKS
 
 DEFAULT_PERIOD = 13
@@ -69,13 +66,10 @@ class SamplingCollector(CollectorBase, ABC):
         self.sampling = self._choose_sampling(resolved)
         if self._event.raised is Raised.CLOCK and request.period is not None and request.period < _LEAST_CLOCK_NS:
             raise RequestError(f"a clock is sampled every {_LEAST_CLOCK_NS} ns at most, not every {request.period}")
-        self._spaces = AddressSpaces()
-        self._symboliser = Symboliser(self._spaces, context.sysroot, self._sources)
-        self._names = TaskNames(context.sysroot)
-        self._proc_keys: dict[int, str | None] = {}
+        self._tasks = FollowedTasks(context.sysroot, self._sources)
+        self._symboliser = self._tasks.symboliser
         self._unwinder = None if self._walk == NONE else Unwinder(self._walk, self._symboliser, context.sysroot)
         self._held = HeldSamples(self._unwinder, context.memory_bytes)
-        self._late: list[Record] = []
         self._idle = self._throttled = self._overrun = self._stood_for = self._recovered = 0
         self._totals = Totals()
         self._endings = np.zeros(0, np.uint8)
@@ -126,8 +120,9 @@ class SamplingCollector(CollectorBase, ABC):
         self._opener = EventOpener(self._event, make)
         self._is_of_tasks = bool(target.processes)
         self._events = SampledEvents(target, self._opener, self.sampling, reads_lost=reads_lost)
+        now_ns = self.context.clock()
         for handle in target.processes:
-            self._follow(handle.pid, handle.pid)
+            self._tasks.follow(handle.pid, handle.pid, now_ns)
         self._ids = self._events.read_ids() if self.sampling.has_streams else []
         if not is_held:
             self._events.enable()
@@ -149,7 +144,7 @@ class SamplingCollector(CollectorBase, ABC):
         self._totals = self._events.read_totals()
         self._events.close()
         self._events = None
-        self._note_others(self._late)
+        self._tasks.note_late()
         # Named all together, so that each mapping is looked up once.
         finished = self._held.finish()
         batch = Batch.empty() if finished is None else self._make_batch(*finished)
@@ -163,27 +158,9 @@ class SamplingCollector(CollectorBase, ABC):
         if lost:
             self._drains.append(Drain(until_ns, lost))
         self._throttled += sum(isinstance(one, Throttled) for one in records.others)
-        # A ring is read after another: what came meanwhile may be older than what the next reading finds in the first.
-        others = self._late + [one for one in records.others if not isinstance(one, Lost | Throttled)]
-        self._late = [one for one in others if _get_time(one) > until_ns]
-        self._note_others([one for one in others if _get_time(one) <= until_ns])
+        others = [one for one in records.others if not isinstance(one, Lost | Throttled)]
+        self._tasks.note(others, until_ns)
         self._keep(records.samples)
-
-    def _note_others(self, others: list[Record]) -> None:
-        for one in sorted(others, key=_get_time):
-            if isinstance(one, Named):
-                self._names.note(one.tid, one.comm, one.time_ns)
-                if one.is_exec:
-                    self._spaces.note_exec(one.pid, one.time_ns)
-            elif isinstance(one, Started):
-                self._names.note_start(one.parent_tid, one.tid, one.time_ns)
-                self._spaces.note_fork(one.parent_pid, one.pid, one.time_ns)
-            elif isinstance(one, Mapped):
-                path = one.path.decode("utf-8", "surrogateescape")
-                end = one.start + one.length
-                self._spaces.note_mapping(
-                    one.pid, one.start, end, one.offset, path, one.inode, one.build_id, one.time_ns, device=one.device
-                )
 
     def _keep(self, samples: Samples) -> None:
         """Keep samples within the memory bound, those of the idle task left out, and look at tasks that are new."""
@@ -195,19 +172,15 @@ class SamplingCollector(CollectorBase, ABC):
             self._overrun += int((~is_idle).sum())
             return
         pairs = np.unique(np.stack([samples.pid[~is_idle], samples.tid[~is_idle]]), axis=1)
+        now_ns = self.context.clock()
         for pid, tid in pairs.T.tolist():
-            self._follow(pid, tid)
-
-    def _follow(self, pid: int, tid: int) -> None:
-        self._names.follow(pid, tid)
-        if pid not in self._proc_keys:
-            self._proc_keys[pid] = find_process_key(self.context.sysroot, pid)
-            self._symboliser.follow(pid, self.context.clock())
+            self._tasks.follow(pid, tid, now_ns)
 
     def _make_batch(self, samples: Samples, calls: CallStacks | None) -> Batch:
         stack = None
         if calls is not None:
-            stack = make_stacks(samples, calls, self._symboliser, self.context.stacks)
+            times = samples.time.astype(np.int64)
+            stack = make_stacks(samples.pid, times, calls, self._symboliser, self.context.stacks)
             self._endings = calls.endings[samples.pid != 0]
             self._recovered = int(calls.is_recovered.sum())
         tasks = list(zip(samples.tid.tolist(), samples.time.tolist(), strict=True))
@@ -220,8 +193,8 @@ class SamplingCollector(CollectorBase, ABC):
             keys={
                 "task": Column(samples.tid.astype(np.int64)),
                 "cpu": Column(samples.cpu.astype(np.int64)),
-                "proc": Column.of([self._proc_keys.get(pid) for pid in samples.pid.tolist()], names),
-                "comm": Column.of([self._names.find(tid, time_ns) for tid, time_ns in tasks], names),
+                "proc": Column.of([self._tasks.find_process(pid) for pid in samples.pid.tolist()], names),
+                "comm": Column.of([self._tasks.names.find(tid, time_ns) for tid, time_ns in tasks], names),
             },
             attributes={
                 self.value: Column(period if is_clock else np.ones(len(samples), np.int64)),
@@ -324,10 +297,6 @@ class SamplingCollector(CollectorBase, ABC):
         if self._unwinder is None or not self._walk.has_user_chains:
             return f"the {self._walk.stack_bytes} bytes that are copied of each"
         return f"the {self._unwinder.most_frames} frames that the kernel walks (kernel.perf_event_max_stack)"
-
-
-def _get_time(record: Record) -> int:
-    return 0 if isinstance(record, Lost) else record.time_ns
 
 
 def _check_rate(sampling: Sampling) -> None:
