@@ -34,7 +34,14 @@ _RESULT: Mapping[str, tuple[type, ...]] = {
     "window": (dict,),
     "losses": (dict,),
     "series": (list,),
+    "value": (str,),
+    "adds_up": (bool,),
+    "events_seen": (int,),
+    "caveats": (list,),
+    "degraded": (list,),
 }
+_REQUEST: Mapping[str, tuple[type, ...]] = {"source": (str,), "mode": (str,), "emits": (list,), "keys": (list,)}
+_TEXTS = ("caveats", "degraded")
 
 
 def read_run(place: Path) -> dict[str, Any]:
@@ -78,6 +85,11 @@ def check_run(run: Any, path: Path, what: str = "a run") -> None:
         raise _complain(path, f"its schema is {schema!r}, and this omn reads {SCHEMA}")
     for place, result in enumerate(run["results"]):
         _check_fields(result, _RESULT, path, f"results[{place}]")
+        _check_fields(result["request"], _REQUEST, path, f"the request of results[{place}]")
+        lists = {name: result[name] for name in _TEXTS} | {name: result["request"][name] for name in ("emits", "keys")}
+        for name, texts in lists.items():
+            if not all(isinstance(text, str) for text in texts):
+                raise _complain(path, f"field {name!r} of results[{place}] holds what is no text")
         for series in result["series"]:
             _check_fields(series, {"key": (dict,), "emits": (dict,)}, path, f"a series of results[{place}]")
 

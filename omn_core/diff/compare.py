@@ -66,7 +66,7 @@ def _compare_emit(asked: Asked, emit: str) -> Answer:
             tables, facts = compare_figures(asked, emit), ()
         said = list_facts(asked)
         caveats = dict.fromkeys(caveat for side in asked.sides for one in side for caveat in one["caveats"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         # The files are checked as far as what every run has; what an answer holds is known to its emit alone.
         raise RequestError(
             f"{asked.source}'s {emit} is not an answer that omn wrote: {type(error).__name__}: {error}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,10 @@ from stored_runs import ENVIRONMENT, Plain, make_plain_result, make_plain_run, m
 
 from omn_core.diff.compare import compare_runs
 from omn_core.diff.model import Comparison, Row
+from omn_core.diff.plain import compute_plain_comparison
+from omn_core.diff.text import render_comparison
 from omn_core.errors import RequestError
+from omn_core.model.style import TextStyle
 
 ALPHA = name("alpha")
 
@@ -243,3 +249,48 @@ def test_an_answer_that_omn_did_not_write_is_one_sentence(tmp_path: Path, damage
         answer["rows"][0][damage] = {"frames": 5, "weight": "heavy"}[damage]
     with pytest.raises(RequestError, match=r"cpu\.profile's stack is not an answer that omn wrote"):
         compare(tmp_path, run, broken)
+
+
+MISSING = object()
+
+
+def iter_places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where every part of plain values stands."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, part in inner:
+        yield (*place, step)
+        yield from iter_places(part, (*place, step))
+
+
+@pytest.mark.spec("DIF-1")
+def test_whatever_stands_in_a_stored_run_is_compared_or_refused(tmp_path: Path) -> None:
+    """Every part of a run taken away or made another kind, one after another: an answer or a refusal, and no third."""
+    run = make_profile({(ALPHA,): 100, (name("prog+0x1", by=None),): 50, (): 3}, {"/usr/bin/prog": ["aa"]})
+    result = run["results"][0]
+    result["request"]["emits"] += ["count", "summary", "topk@comm"]
+    result["series"][0]["emits"] |= {
+        "count": {"lower_bound": False, "events": 3, "value": 3},
+        "summary": {"lower_bound": False, "count": 9, "min": 1, "max": 60, "mean": 30},
+        "topk@comm": {"lower_bound": False, "rows": [{"key": {"comm": "x"}, "value": 5, "share": 0.5}]},
+    }
+    whole = write_plain_run(tmp_path / "a", repeat(run))
+    outcomes = {"compared": 0, "refused": 0}
+    for *above, last in iter_places(run):
+        for value in (MISSING, None, 1e308, "x", [None]):
+            changed = copy.deepcopy(run)
+            holder: Any = changed
+            for part in above:
+                holder = holder[part]
+            if value is MISSING:
+                del holder[last]
+            else:
+                holder[last] = value
+            try:
+                comparison = compare_runs([whole], [write_plain_run(tmp_path / "b", changed)])
+            except RequestError:
+                outcomes["refused"] += 1
+            else:
+                assert render_comparison(comparison, TextStyle())
+                assert json.dumps(compute_plain_comparison(comparison), allow_nan=False)
+                outcomes["compared"] += 1
+    assert min(outcomes.values()) > 100, outcomes
