@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omn_core.api import Frame, Stacks
+from omn_kernel.distinct import list_distinct
 from omn_kernel.perf.call_stacks import CallStacks
 from omn_kernel.symbols.symboliser import Symboliser
 
@@ -29,7 +30,7 @@ def make_stacks(
     pids = np.repeat(processes, calls.lengths)
     times = np.repeat(times_ns, calls.lengths)
     symbols = np.full(len(calls.sites), -1, np.int64)
-    for pid in np.unique(pids).tolist():
+    for pid in list_distinct(pids):
         chosen = np.flatnonzero(pids == pid)
         symbols[chosen] = symboliser.resolve(pid, calls.sites[chosen], times[chosen]).symbol
     frames = _intern_frames(symbols, calls.is_recovered, symboliser, stacks)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from omn_kernel.perf.call_stacks import CallStacks
 from omn_kernel.perf.records import Samples
 from omn_kernel.perf.unwinding import Unwinder
+
+_JOINED_BYTES = 32 << 20
+"""About how much is laid end to end to be walked at once: it is held twice meanwhile."""
 
 
 @attrs.define(eq=False)
@@ -69,5 +72,21 @@ class HeldSamples:
         if not self._parts:
             return None
         unwinder = self._unwinder
-        calls = None if unwinder is None else CallStacks.concatenate([part.walk(unwinder) for part in self._parts])
-        return Samples.concatenate([part.samples for part in self._parts]), calls
+        parts = list(_iter_joined(self._parts))
+        calls = None if unwinder is None else CallStacks.concatenate([part.walk(unwinder) for part in parts])
+        return Samples.concatenate([part.samples for part in parts]), calls
+
+
+def _iter_joined(parts: Sequence[_Part]) -> Iterator[_Part]:
+    """Yield the parts in their order, those that are yet to be walked joined: each walk needs its memory laid out."""
+    waiting: list[Samples] = []
+    for part in parts:
+        if waiting and (part.calls is not None or sum(one.nbytes for one in waiting) > _JOINED_BYTES):
+            yield _Part(Samples.concatenate(waiting))
+            waiting = []
+        if part.calls is not None:
+            yield part
+        else:
+            waiting.append(part.samples)
+    if waiting:
+        yield _Part(Samples.concatenate(waiting))

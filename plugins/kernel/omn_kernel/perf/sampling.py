@@ -20,6 +20,7 @@ from omn_core.api import (
     ResolvedRequest,
     RunContext,
 )
+from omn_kernel.distinct import list_distinct
 from omn_kernel.perf.attributes import DEFAULT_HZ, EventAttributes, Sampling, can_read_lost
 from omn_kernel.perf.call_stacks import CallStacks, Ending
 from omn_kernel.perf.chains import make_stacks
@@ -39,6 +40,8 @@ from omn_kernel.unwind.choosing import FP_LEAF, NONE, WALKS
 DEFAULT_PERIOD = 13
 """Of a software event that is no clock, where neither is asked: what one sample stands for is then known exactly, where
 a frequency has the kernel search for a period from sample to sample. A prime, for the same reason."""
+
+_LOW = (1 << 32) - 1
 
 _LEAST_CLOCK_NS = 10_000
 """The kernel's own least period of a clock (perf_swevent_start_hrtimer): it takes a shorter one, and keeps to this."""
@@ -171,10 +174,10 @@ class SamplingCollector(CollectorBase, ABC):
         if not self._held.add(samples):
             self._overrun += int((~is_idle).sum())
             return
-        pairs = np.unique(np.stack([samples.pid[~is_idle], samples.tid[~is_idle]]), axis=1)
+        pids, tids = (one[~is_idle].astype(np.int64) for one in (samples.pid, samples.tid))
         now_ns = self.context.clock()
-        for pid, tid in pairs.T.tolist():
-            self._tasks.follow(pid, tid, now_ns)
+        for pair in list_distinct(pids << 32 | tids & _LOW):
+            self._tasks.follow(pair >> 32, pair & _LOW, now_ns)
 
     def _make_batch(self, samples: Samples, calls: CallStacks | None) -> Batch:
         stack = None

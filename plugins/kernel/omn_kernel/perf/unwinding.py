@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from omn_kernel.distinct import list_distinct
 from omn_kernel.perf.call_stacks import CallStacks, Ending, Half, join_halves, split_chains
 from omn_kernel.perf.records import Samples
 from omn_kernel.polled import read_file
@@ -101,7 +102,7 @@ class Unwinder:
     ) -> Iterator[tuple[Walker, npt.NDArray[np.int64]]]:
         """Yield a walker of each memory that samples were in, and which they are."""
         instructions, times = copied.registers[:, INSTRUCTION], samples.time.astype(np.int64)
-        for pid in np.unique(samples.pid[is_asked]).tolist():
+        for pid in list_distinct(samples.pid[is_asked]):
             chosen = np.flatnonzero(is_asked & (samples.pid == pid))
             for memory in self._symboliser.iter_memories(pid, instructions[chosen], times[chosen]):
                 ranges = self._tables.make_ranges(memory.mappings, pid, memory.is_living)
