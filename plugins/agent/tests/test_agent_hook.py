@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compiled import compile_c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omn_agent.hook import client
-from omn_agent.hook.slow import filter_input
+from omn_agent.hook.slow import filter_input, parse_input
 
 pytestmark = pytest.mark.spec("AGT-10")
 
@@ -185,3 +187,28 @@ def test_the_command_becomes_the_client(omn: Any, folder: Path, listener: socket
     )  # fmt: skip
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
     assert take(listener)["input"] == {"session_id": "s1"}
+
+
+def test_damaged_input_is_read_without_a_fault_and_as_the_slow_client_reads_it(folder: Path, tmp_path: Path) -> None:
+    """The client built with sanitizers, given objects with bytes changed, gone and put in: no fault, one reading."""
+    sources = [str(Path(client.__file__).with_name(name)) for name in ("client.c", "filter.c", "json_scan.c")]
+    flags = ["-g", "-O1", "-std=gnu11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    program = compile_c(tmp_path, "sanitized", "", *flags, *sources)
+    dice = random.Random(7)
+    parts = (b'"', b"\\", b"\\u12", b"{", b"}", b"[", b"\xf0\x9f", b"\xed\xa0\x80", b"0", b"e", b"-", b",", b":")
+    kept = 0
+    for _ in range(60):
+        text = bytearray(json.dumps(FULL, ensure_ascii=dice.random() < 0.5).encode())
+        for _ in range(dice.randrange(4)):
+            at = dice.randrange(len(text))
+            change = dice.randrange(3)
+            text[at : at + change] = dice.choice(parts) if dice.random() < 0.5 else bytes([dice.randrange(256)])
+        environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # what a process ends with is nobody's loss
+        ran = subprocess.run([program, "claude", str(folder), "on"], input=text, capture_output=True, env=environment)
+        assert (ran.returncode, ran.stderr) == (0, b""), bytes(text)
+        (event,) = list_spooled(folder)
+        assert event["input"] == filter_input(parse_input(bytes(text)), False), bytes(text)
+        kept += event["input"] is not None
+        for path in (folder / "spool").iterdir():
+            path.unlink()
+    assert 0 < kept < 60

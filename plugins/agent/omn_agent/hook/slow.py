@@ -69,7 +69,8 @@ def _refuse(constant: str) -> Any:
     raise ValueError(constant)
 
 
-def _parse(content: bytes) -> Any:
+def parse_input(content: bytes) -> Any:
+    """Return the value that a text of JSON stands for, None where it is none."""
     try:
         return json.loads(content.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -111,7 +112,7 @@ def _count_drop() -> int:
 
 def _run(stamp_ns: int, harness: str, has_content: bool) -> None:
     content = sys.stdin.buffer.read(_LONGEST_INPUT + 1)
-    given = _parse(content) if len(content) <= _LONGEST_INPUT else None
+    given = parse_input(content) if len(content) <= _LONGEST_INPUT else None
     while sys.stdin.buffer.read(1 << 20):  # the rest of what is too long, so that its writer is not cut off
         pass
 
