@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import cattrs
-from cattrs.errors import BaseValidationError
 
 from omn_core import __version__
 from omn_core.cache import read_cached, write_cached
+from omn_core.catalog.kept import Read, ReadFile, from_plain, to_plain, widen
 from omn_core.catalog.known import DATA
-from omn_core.catalog.shape import ReadFile, make_catalog_converter, make_default, make_entry, widen
 from omn_core.errors import PLUGIN_FAULTS, CatalogError
 from omn_core.model.catalog import Catalog, Entry, Vocabulary
 from omn_core.model.family import FamilyDefault
@@ -39,16 +37,14 @@ def load_catalog(registry: Registry, folder: Path | None = None) -> Catalog:
     Plugins' problems go to their records. Raises CatalogError, with file, line and entry, for a folder's, and for a
     folder that cannot be read.
     """
-    converter = make_catalog_converter(registry.requirements)
     words_text, texts = _read_texts(registry, folder)
     name = f"catalog-{_fingerprint(registry, words_text, texts)}.json"
-    read = _from_cache(name, converter)
+    read = _from_cache(name)
     if read is None:
         from omn_core.catalog.read import read_files
 
-        read = read_files(converter, registry.emits, words_text, texts)
-        plain = {"words": converter.unstructure(read[0]), "files": converter.unstructure(read[1])}
-        write_cached(name, json.dumps(plain).encode())
+        read = read_files(registry.requirements, registry.emits, words_text, texts)
+        write_cached(name, json.dumps(to_plain(read)).encode())
     words, found = read
     made = _catalog_of_plugins(registry, words, found) if folder is None else _catalog_of_folder(words, found)
     return attrs.evolve(made, list_walks=_make_walks_reader(registry, folder))
@@ -105,17 +101,13 @@ def _fingerprint(registry: Registry, words: str, texts: list[tuple[str, str, str
     return blake2b(parts.encode(), digest_size=16).hexdigest()
 
 
-def _from_cache(name: str, converter: cattrs.Converter) -> tuple[Vocabulary, tuple[ReadFile, ...]] | None:
+def _from_cache(name: str) -> Read | None:
     content = read_cached(name)
     if content is None:
         return None
     try:
-        plain = json.loads(content)
-        return (
-            converter.structure(plain["words"], Vocabulary),
-            converter.structure(plain["files"], tuple[ReadFile, ...]),
-        )
-    except (ValueError, TypeError, LookupError, AttributeError, BaseValidationError):
+        return from_plain(json.loads(content))
+    except (ValueError, TypeError, LookupError, AttributeError):
         return None  # a cache that does not read back whole is one nobody wrote
 
 
@@ -124,19 +116,19 @@ def _catalog_of_folder(words: Vocabulary, found: tuple[ReadFile, ...]) -> Catalo
     for file in found:
         if file.problems:
             raise _as_error(file)
-        words = widen(words, file.vocabulary)
-        for line, written in file.entries:
-            if written.id in entries:
-                earlier = entries[written.id]
+        words = widen(words, file.words)
+        for entry in file.entries:
+            if entry.id in entries:
+                earlier = entries[entry.id]
                 reason = f"it is in {earlier.path}:{earlier.line} already"
-                raise CatalogError(file.path, line, reason, written.id)
-            entries[written.id] = make_entry(written, file.path, line)
+                raise CatalogError(file.path, entry.line, reason, entry.id)
+            entries[entry.id] = entry
     return Catalog(dict(sorted(entries.items())), words, defaults=_gather_defaults(found))
 
 
 def _gather_defaults(found: tuple[ReadFile, ...]) -> dict[str, FamilyDefault]:
     """Return each family's default. A file that has a second one has a problem, and gives none."""
-    made = [make_default(written, file.path, line) for file in found for line, written in file.defaults]
+    made = [default for file in found for default in file.defaults]
     return {default.family: default for default in sorted(made, key=lambda one: one.family)}
 
 
@@ -158,9 +150,9 @@ def _catalog_of_plugins(registry: Registry, words: Vocabulary, found: tuple[Read
         if file.problems:
             more = f" (and {len(file.problems) - 1} more)" if len(file.problems) > 1 else ""
             record.fail("failed", f"its catalog does not load: {file.problems[0]}{more}")
-        words = widen(words, file.vocabulary)
-        for line, written in file.entries:
-            claims.setdefault(written.id, []).append((record, make_entry(written, file.path, line)))
+        words = widen(words, file.words)
+        for written in file.entries:
+            claims.setdefault(written.id, []).append((record, written))
     entries: dict[str, Entry] = {}
     distributions: dict[str, str] = {}
     for identifier, claimants in sorted(claims.items()):

@@ -9,11 +9,20 @@ import cattrs
 
 from omn_core.catalog.check import check_entry, check_vocabulary
 from omn_core.catalog.default import check_default
-from omn_core.catalog.shape import ReadFile, WrittenDefault, WrittenEntry, WrittenFile, make_entry, widen
+from omn_core.catalog.kept import Read, ReadFile, widen
+from omn_core.catalog.shape import (
+    WrittenDefault,
+    WrittenEntry,
+    WrittenFile,
+    make_added_words,
+    make_catalog_converter,
+    make_default,
+    make_entry,
+)
 from omn_core.errors import CatalogError
 from omn_core.located import Located, LocatedError, Path, parse_yaml
 from omn_core.model.catalog import Entry, Vocabulary
-from omn_core.model.rows import EmitRow
+from omn_core.model.rows import EmitRow, RequirementRow
 from omn_core.structure import structure
 
 PluginText = tuple[str, str, str]
@@ -21,9 +30,10 @@ PluginText = tuple[str, str, str]
 
 
 def read_files(
-    converter: cattrs.Converter, emits: Mapping[str, EmitRow], words_text: str, texts: Sequence[PluginText]
-) -> tuple[Vocabulary, tuple[ReadFile, ...]]:
+    classes: Mapping[str, RequirementRow], emits: Mapping[str, EmitRow], words_text: str, texts: Sequence[PluginText]
+) -> Read:
     """Return the shared vocabulary, and every file, read and checked."""
+    converter = make_catalog_converter(classes)
     words = structure(converter, parse_yaml(words_text), Vocabulary)
     drafts = [_read_draft(converter, *text) for text in texts]
     for draft in drafts:
@@ -71,7 +81,7 @@ class _Draft:
         """Check the file's own words and every entry, and make what keeps the rules."""
         for inner, reason in check_vocabulary(self.written.vocabulary, self.plugin) if self.plugin else ():
             self.complain(("vocabulary", *inner), reason)
-        words = widen(words, self.written.vocabulary)
+        words = widen(words, make_added_words(self.written.vocabulary))
         seen: dict[str, int] = {}
         for path, entry in self.iter_entries():
             complaints = list(check_entry(entry, self.plugin or None, words, [*emits, *words.emits]))
@@ -84,16 +94,12 @@ class _Draft:
 
     def finish(self) -> ReadFile:
         """Return what the file gives: nothing but its problems, where it has one."""
-        entries = tuple((self.line(path), entry) for path, entry in self.iter_entries())
-        defaults = tuple((self.line(path), default) for path, default in self.iter_defaults())
-        gives = not self.problems
-        return ReadFile(
-            self.path,
-            entries if gives else (),
-            defaults if gives else (),
-            self.written.vocabulary,
-            tuple(self.problems),
-        )
+        words = make_added_words(self.written.vocabulary)
+        if self.problems:
+            return ReadFile(self.path, (), (), words, tuple(self.problems))
+        entries = tuple(make_entry(entry, self.path, self.line(path)) for path, entry in self.iter_entries())
+        defaults = tuple(make_default(default, self.path, self.line(path)) for path, default in self.iter_defaults())
+        return ReadFile(self.path, entries, defaults, words, ())
 
 
 def _read_draft(converter: cattrs.Converter, plugin: str, path: str, text: str) -> _Draft:
@@ -109,7 +115,7 @@ def _read_draft(converter: cattrs.Converter, plugin: str, path: str, text: str) 
 def _check_defaults(drafts: Sequence[_Draft], words: Vocabulary, emits: Mapping[str, EmitRow]) -> None:
     """Check the defaults of one plugin's files, or of a folder's, which may ask any source that stands in them."""
     for draft in drafts:
-        words = widen(words, draft.written.vocabulary)
+        words = widen(words, make_added_words(draft.written.vocabulary))
     seen: dict[str, str] = {}
     for draft in drafts:
         for path, default in draft.iter_defaults():

@@ -8,8 +8,9 @@ from typing import Any, NewType
 import attrs
 import cattrs
 
+from omn_core.catalog.kept import AddedWords
 from omn_core.catalog.requirement import parse_need
-from omn_core.model.catalog import Backend, Default, Entry, TargetCaveat, UnitMeaning, Vocabulary
+from omn_core.model.catalog import Backend, Default, Entry, TargetCaveat, UnitMeaning
 from omn_core.model.family import DEFAULT_BANDS, FamilyDefault
 from omn_core.model.probe import Need
 from omn_core.model.request import Request, parse_emit
@@ -115,20 +116,6 @@ class WrittenFile:
     vocabulary: WrittenVocabulary = attrs.field(factory=WrittenVocabulary)
 
 
-@attrs.frozen
-class ReadFile:
-    """One catalog file: its entries and defaults with their lines, the words it adds, and what was wrong.
-
-    A file with problems gives no entries and no defaults.
-    """
-
-    path: str
-    entries: tuple[tuple[int, WrittenEntry], ...]
-    defaults: tuple[tuple[int, WrittenDefault], ...]
-    vocabulary: WrittenVocabulary
-    problems: tuple[str, ...]
-
-
 def make_catalog_converter(classes: Mapping[str, RequirementRow]) -> cattrs.Converter:
     """Return a converter that reads needs and target lines, strictly; it writes them back as it reads them."""
     converter = make_converter()
@@ -219,12 +206,6 @@ def make_request(written: WrittenRequest) -> Request:
     )
 
 
-def widen(words: Vocabulary, added: WrittenVocabulary) -> Vocabulary:
-    """Return a vocabulary with the keys and units that a file adds, and what it says of its keys."""
-    return attrs.evolve(
-        words,
-        keys={**words.keys, **added.keys},
-        units={**words.units, **added.units},
-        labels={**words.labels, **added.labels},
-        apart=(*words.apart, *added.apart),
-    )
+def make_added_words(written: WrittenVocabulary) -> AddedWords:
+    """Make of a file's words those that are added to the shared ones."""
+    return AddedWords(written.keys, written.units, written.labels, written.apart)
