@@ -64,6 +64,7 @@ def answer(
             stacks=stacks,
             apart=resolved.apart,
             whole=whole,
+            hears_all=resolved.mode == "trace" and not losses.is_lower_bound and window.length_ns > 0,
         )
 
     if WITHIN in resolved.keys:

@@ -31,7 +31,8 @@ class Series:
     `scale` is the vocabulary's word for how numbers of the unit scale, None where it has none; `labels` names the
     attribute that says what a key is called; `apart` are the keys whose values count different things; `stacks` is the
     run's table, which the events' stacks are numbers in. `whole` is what the events of all series add up to where an
-    event may be in several of them, so that their sums make more; None where each is in one.
+    event may be in several of them, so that their sums make more; None where each is in one. `hears_all` says that each
+    occurrence is an event and none was lost, so that no events are a zero.
     """
 
     key: Mapping[str, Any]
@@ -48,6 +49,7 @@ class Series:
     stacks: Stacks | None = None
     apart: tuple[str, ...] = ()
     whole: int | float | None = None
+    hears_all: bool = False
 
     @cached_property
     def column(self) -> Column | None:

@@ -20,8 +20,9 @@ class Count:
     def compute(self, series: Series, spec: EmitSpec) -> Answer:
         """Return `events` (weighted) and `value`.
 
-        `value` is the total where values add up, else the one reading of the last instant. It is None where nothing
-        was measured, and where several readings of a level share the last instant: none of them is the figure.
+        `value` is the total where values add up, else the one reading of the last instant. Of a source that tells every
+        occurrence, no events are a total of 0; otherwise it is None where nothing was measured, and where several
+        readings of a level share the last instant: none of them is the figure.
         """
         return {"lower_bound": series.lower_bound, "events": _count_events(series), "value": _value(series)}
 
@@ -37,7 +38,7 @@ def _count_events(series: Series) -> int | float | None:
 
 def _value(series: Series) -> int | float | None:
     if not len(series.values):
-        return None
+        return 0 if series.hears_all and series.adds_up and not len(series.batch) else None
     return to_plain_number(compute_total(series.sums)) if series.adds_up else find_last(series)
 
 

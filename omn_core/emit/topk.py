@@ -35,7 +35,7 @@ class TopK:
         """
         if not len(series.values):
             is_zero = not len(series.batch) and series.window.length_ns > 0
-            rows = [_row({spec.attribute or "target": series.label}, 0, 0)] if is_zero else []
+            rows = [_row({"target": series.label}, 0, 0)] if is_zero else []
         elif spec.attribute is None:
             total = compute_total(series.sums)
             labels = find_labels(series.batch, series.key, series.labels)

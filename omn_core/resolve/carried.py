@@ -7,7 +7,7 @@ from omn_core.model.catalog import Backend
 from omn_core.model.resolved import Link, LinkState
 from omn_core.plugins import Registry
 from omn_core.resolve.complete import Completed
-from omn_core.resolve.judge import UNFIT, judge
+from omn_core.resolve.judge import UNFIT, Judged, judge
 from omn_core.resolve.probes import ProbeTable
 
 _MACHINE = frozenset({LinkState.MISSING, LinkState.RESTRICTED})
@@ -61,6 +61,14 @@ def _lacks_value(completed: Completed, backend: Backend) -> bool:
     return any(completed.value in entry.filter_fields_of(other) for other in entry.chain)
 
 
+def _find_remedy(completed: Completed, carrier: Judged) -> str | None:
+    """Return what would have a carrier serve: what the machine lacks, or a mode that it has; None for neither."""
+    if carrier.link.state is not LinkState.MODE:
+        return carrier.link.remedy
+    modes = completed.entry.modes_of(carrier.backend)
+    return f"ask it in another mode: --mode {' or --mode '.join(modes)}"
+
+
 def _refuse_carried(
     completed: Completed,
     what: str,
@@ -78,5 +86,6 @@ def _refuse_carried(
     for states, make in (({LinkState.UNCOLLECTED}, NotCollected), (_MACHINE, MachineRefused), (UNFIT, RequestError)):
         for one in judged:
             if one.link.state in states:
-                return make(f"{said}; {one.backend.id} would carry it, and does not serve: {one.link.reason}")
+                reason = f"{said}; {one.backend.id} would carry it, and does not serve: {one.link.reason}"
+                return make(reason, _find_remedy(completed, one))
     return RequestError(f"{said}, and no backend of its chain does")

@@ -72,6 +72,21 @@ def test_nothing_is_one_series_without_keys_and_none_with() -> None:
     assert ask(Batch.empty(), ("summary",), keys=("cpu",))[0] == ()
 
 
+@pytest.mark.spec("EMT-3")
+@pytest.mark.parametrize(
+    ("mode", "lost", "adds_up", "value"),
+    [("trace", 0, True, 0), ("trace", 1, True, None), ("sample", 0, True, None), ("trace", 0, False, None)],
+)
+def test_no_events_are_a_zero_where_each_occurrence_is_one(
+    mode: str, lost: int, adds_up: bool, value: int | None
+) -> None:
+    """Of a trace that lost nothing; no samples may be some occurrences, and so may no events beside lost ones."""
+    resolved = make_resolved(("count",), mode=mode, adds_up=adds_up)
+    (series,), _ = answer(resolved, REGISTRY, Batch.empty(), WINDOW, Losses(dropped=lost), "pid 7")
+    assert series.emits["count"]["events"] == 0
+    assert series.emits["count"]["value"] == value
+
+
 @pytest.mark.spec("EMT-1")
 @pytest.mark.parametrize(("mode", "adds_up", "count"), [("poll", True, 1), ("poll", False, 2), ("trace", True, 2)])
 def test_only_a_poll_whose_values_add_up_merges_its_ticks(mode: str, adds_up: bool, count: int) -> None:

@@ -278,7 +278,7 @@ def test_topk_orders_sums_that_a_float_would_blur() -> None:
 @pytest.mark.spec("EMT-3")
 def test_a_ranking_that_counted_nothing_shows_one_zero_row() -> None:
     """Over a measured window an empty ranking is a zero named by the target; over none it is empty."""
-    assert ask("topk@comm", Batch.empty())["rows"] == [{"key": {"comm": "pid 7"}, "value": 0, "share": None}]
+    assert ask("topk@comm", Batch.empty())["rows"] == [{"key": {"target": "pid 7"}, "value": 0, "share": None}]
     assert ask("topk", Batch.empty())["rows"] == [{"key": {"target": "pid 7"}, "value": 0, "share": None}]
     assert ask("topk@comm", Batch.empty(), window=Window(5, 5))["rows"] == []
 

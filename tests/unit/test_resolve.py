@@ -220,6 +220,14 @@ def test_a_key_or_field_the_chosen_backend_lacks_names_the_one_that_carries_it(
 
 
 @pytest.mark.spec("RES-4")
+def test_a_carrier_of_another_mode_says_which(ground: Ground) -> None:
+    """It serves, asked otherwise: the refusal is the request's, with the words that would ask it."""
+    ground.build("poor available keys: [task], modes: [poll]", "rich available modes: [count]")
+    with pytest.raises(RequestError, match=r"rich would carry it, and does not serve.*--mode count"):
+        ground.resolve(keys=["cpu"])
+
+
+@pytest.mark.spec("RES-4")
 def test_a_value_that_the_chosen_backend_lacks_is_refused(ground: Ground) -> None:
     """One that another backend declares: the answer would be of nothing. One that none declares is the collector's."""
     changes = {
