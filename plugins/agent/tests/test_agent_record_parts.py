@@ -167,6 +167,7 @@ def test_what_stands_beside_a_childs_file_is_one_object_over_several_lines(tmp_p
         (Harness.CLAUDE, "projects/-srv-a-b--c/s/subagents/agent-1.jsonl", "CLAUDE_CONFIG_DIR", True),
         (Harness.CLAUDE, "projects/-srv-other/s.jsonl", "CLAUDE_CONFIG_DIR", False),
         (Harness.CODEX, "sessions/2020/01/01/rollout-1.jsonl", "CODEX_HOME", False),
+        (Harness.PI, "sessions/--srv-a.b-_c--/1_s.jsonl", "PI_CODING_AGENT_DIR", True),
         (Harness.PI, "sessions/--srv-a--/1_s.jsonl", "PI_CODING_AGENT_DIR", True),
         (Harness.MUSE, "muse/sessions/2020/01/01/s/session.jsonl", "XDG_DATA_HOME", False),
     ],

@@ -41,12 +41,12 @@ class Follower:
         A line without its end is waited for, unless nothing will be written any more (`is_last`). A file that was
         replaced or made shorter is read from its beginning: whoever reads records twice knows them by their ids.
         """
+        followed = self._files.get(path)
         try:
+            if followed is None and path.stat().st_mtime_ns < self.since_ns:
+                return
             with path.open("rb", buffering=0) as file:
                 found = os.fstat(file.fileno())
-                followed = self._files.get(path)
-                if followed is None and found.st_mtime_ns < self.since_ns:
-                    return
                 identity = (found.st_dev, found.st_ino)
                 if followed is None or followed.identity != identity or found.st_size < followed.offset:
                     self.replaced += followed is not None

@@ -99,8 +99,14 @@ class Recorder:
                 self.journal.add("process", pid=pid, start_ns=start_ns)
 
     def _look(self, is_last: bool = False) -> None:
-        """Read what the session files have grown by."""
-        for path in dict.fromkeys([*self._owned, *self._iter_children(), *self.places.iter_files()]):
+        """Read what the session files have grown by.
+
+        Once a hook of Claude Code's named its session there is no need to look at all that are in its folder: hooks
+        name every other one too.
+        """
+        is_named = self.places.harness is Harness.CLAUDE and self._owned
+        others = () if is_named else self.places.iter_files()
+        for path in dict.fromkeys([*self._owned, *self._iter_children(), *others]):
             while True:
                 for record in self.follower.read(path, is_last):
                     self._keep_record(path, record)

@@ -57,7 +57,8 @@ class Places:
             # The name of a long path is cut, and a hash of the whole follows.
             return _glob(root, f"{name[:_LONGEST_FOLDER]}*") if len(name) > _LONGEST_FOLDER else [root / name]
         if self.harness is Harness.PI:
-            return _glob(root, "*")
+            own = root / f"--{re.sub(r'[/:]', '-', self.working_folder.lstrip('/'))}--"
+            return [own] if own.is_dir() else _glob(root, "*")
         today = datetime.datetime.now(datetime.UTC).astimezone().date()
         days = [today + datetime.timedelta(days=step) for step in (-1, 0, 1)]
         return [root / day.strftime("%Y/%m/%d") for day in days]
