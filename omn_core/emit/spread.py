@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from omn_core.model.request import EmitSpec
 from omn_core.model.result import Repeat, Result, SeriesResult, SeriesSpread
+from omn_core.model.stacks import FUNC
+
+WEIGHT = "weight"
+"""The figure of a profile: what the stacks of a function weigh, that it was the innermost of."""
 
 
 def find_figure(emits: Sequence[EmitSpec], *, adds_up: bool) -> tuple[EmitSpec, str] | None:
     """Return the emit and the figure of it that stand for a series in a spread, None where there is none.
 
     Of the first `summary` or `count` that was asked, undivided by an attribute: a summary's total where values add up
-    and its mean where they do not, a count's value.
+    and its mean where they do not, a count's value. Else of a `stack`, whose figures are its functions': what the
+    stacks weigh that each was the innermost of.
     """
     for spec in emits:
         if spec.name == "summary" and spec.attribute is None:
             return spec, "total" if adds_up else "mean"
         if spec.name == "count":
             return spec, "value"
-    return None
+    return next(((spec, WEIGHT) for spec in emits if spec.name == "stack"), None)
 
 
 def compute_repeat(results: Sequence[tuple[int, Result]]) -> Repeat | None:
@@ -41,19 +46,47 @@ def compute_repeat(results: Sequence[tuple[int, Result]]) -> Repeat | None:
     if found is None:
         return Repeat(len(served), None, None, (), tuple(notes))
     emit, figure = str(found[0]), found[1]
-    known: dict[tuple[Any, ...], SeriesResult] = {}
+    known: dict[tuple[Any, ...], tuple[Mapping[str, Any], SeriesResult]] = {}
     values: dict[tuple[Any, ...], list[float | None]] = {}
     for place, (_, result) in enumerate(served):
-        for series in result.series:
-            identity = tuple(series.key.values())
-            known[identity] = series
+        for key, series, value in _iter_figures(result, emit, figure):
+            identity = tuple(key.values())
+            known[identity] = key, series
             row = values.setdefault(identity, [None] * len(served))
-            row[place] = series.emits[emit].get(figure)
+            row[place] = value
+    if figure == WEIGHT:
+        _fill_profiles(values, [result for _, result in served])
     spreads = tuple(
-        attrs.evolve(compute_spread(known[identity].key, row), labels=known[identity].labels)
+        attrs.evolve(compute_spread(known[identity][0], row), labels=known[identity][1].labels)
         for identity, row in values.items()
     )
     return Repeat(len(served), emit, figure, spreads, tuple(notes))
+
+
+def _fill_profiles(values: Mapping[tuple[Any, ...], list[float | None]], results: Sequence[Result]) -> None:
+    """Put a weight of 0 where a run's profile has no stack of a function; a series that a run lacks stays unknown."""
+    for place, result in enumerate(results):
+        profiled = {tuple(series.key.values()) for series in result.series}
+        for identity, row in values.items():
+            if row[place] is None and identity[:-1] in profiled:
+                row[place] = 0
+
+
+def _iter_figures(
+    result: Result, emit: str, figure: str
+) -> Iterator[tuple[Mapping[str, Any], SeriesResult, float | None]]:
+    """Iterate over a run's figures: one a series, of a profile one for each function that was running."""
+    for series in result.series:
+        answer = series.emits[emit]
+        if figure != WEIGHT:
+            yield series.key, series, answer.get(figure)
+            continue
+        weights: dict[str | None, float] = {}
+        for row in answer["rows"]:
+            leaf = row["frames"][0] if row["frames"] else None
+            weights[leaf] = weights.get(leaf, 0) + row["weight"]
+        for leaf, weight in weights.items():
+            yield {**series.key, FUNC: leaf}, series, weight
 
 
 def compute_spread(key: Any, values: Sequence[float | None]) -> SeriesSpread:

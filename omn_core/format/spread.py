@@ -19,11 +19,11 @@ _ORDER = ("mean", "error", "deviation", "min", "max", "runs")
 def render_spread(repeat: Repeat, result: Result, style: TextStyle) -> list[str]:
     """Return the table of a request's series over its runs, greatest mean first; of a single one each run's figure."""
     if repeat.figure is None:
-        return [f"{render_count(repeat.runs)} runs, of each its own profile: --format json has them"]
+        return [f"{render_count(repeat.runs)} runs, and no figure that stands for one: --format json has them"]
     lines = [f"{repeat.emit}'s {repeat.figure} in each of {render_count(repeat.runs)} runs"]
     if not repeat.series:
         return [*lines, "no series: no event carried a key"]
-    unit, keys = result.resolved.unit, result.resolved.keys
+    unit, keys = result.resolved.unit, tuple(repeat.series[0].key)
     series = sorted(repeat.series, key=_place)
     shown = render_labels([(one.key, one.labels) for one in series])
     rows = [(key, _make_row(one, repeat.runs)) for key, one in zip(shown, series, strict=True)]

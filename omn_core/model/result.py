@@ -78,7 +78,7 @@ class SeriesSpread:
 class Repeat:
     """One request's answers over several runs: of which emit which figure stands for a series, and how it spreads.
 
-    `emit` and `figure` are None where no emit of the request has one (stacks). `notes` says what makes the runs no
+    `emit` and `figure` are None where no emit of the request has one. `notes` says what makes the runs no
     equals: what each lost, and which are left out.
     """
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shapes import make_batch, make_document, make_result
+from stack_runs import make_row, make_stack_result
 
 from omn_core.emit.spread import compute_repeat, compute_spread, say_runs
 from omn_core.format.as_json import JSON
@@ -99,6 +100,26 @@ def test_a_totals_spread_is_of_totals_and_a_levels_of_means(
     assert repeat is not None
     assert (repeat.emit, repeat.figure) == figure
     assert [series.mean for series in repeat.series] == ([] if mean is None else [mean])
+
+
+@pytest.mark.spec("RUN-12")
+def test_a_profiles_spread_is_of_its_functions() -> None:
+    """By the innermost: without a stack of it a function weighs 0 in a run whose series was profiled, else nothing."""
+    runs = (
+        {"7": [make_row(["hot", "main"], 60), make_row(["hot"], 10), make_row(["cold", "main"], 30)]},
+        {"7": [make_row(["hot", "main"], 90), make_row([], 2)], "8": [make_row(["cold"], 5)]},
+    )
+    repeat = compute_repeat([(number, make_stack_result(run)) for number, run in enumerate(runs, 1)])
+    assert repeat is not None
+    assert (repeat.emit, repeat.figure) == ("stack", "weight")
+    assert {(one.key["task"], one.key["func"]): (one.values, one.mean) for one in repeat.series} == {
+        ("7", "hot"): ((70, 90), 80),
+        ("7", "cold"): ((30, 0), 15),
+        ("7", None): ((0, 2), 1),
+        ("8", "cold"): ((None, 5), 5),
+    }
+    text = render(TEXT, make_repeated(*(make_stack_result(run) for run in runs)))
+    assert "stack's weight in each of 2 runs" in text
 
 
 @pytest.mark.spec("RUN-12", "RUN-6")
