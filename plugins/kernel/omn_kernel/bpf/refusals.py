@@ -15,7 +15,7 @@ _UNCHARGED = (5, 11, 0)
 
 
 def find_memory_limit(error: OSError) -> str | None:
-    """Find the limit that kernels before 5.11 charge maps to and refuse them by with EPERM; None where it is not that.
+    """Find the limit that kernels before 5.11 charge eBPF to and refuse it by with EPERM; None where it is not that.
 
     Returns a clause that names it.
     """
@@ -23,7 +23,7 @@ def find_memory_limit(error: OSError) -> str | None:
     release = parse_release(os.uname().release)
     if error.errno != errno.EPERM or soft == resource.RLIM_INFINITY or release is None or release >= _UNCHARGED:
         return None
-    return f"this kernel charges maps to the locked-memory limit, which is {soft} bytes"
+    return f"this kernel charges maps and programs to the locked-memory limit, which is {soft} bytes"
 
 
 RAISE_MEMORY_LIMIT = "raise the limit (ulimit -l unlimited)"
@@ -33,19 +33,23 @@ def refuse_map(name: str, error: OSError) -> MachineRefused:
     """Make the refusal of a map, by how bpf(2) refused it."""
     what = f"the eBPF map {name!r}"
     if error.errno in PERMISSION:
-        answer = refuse_permission(what, "bpf", error)
-        limit = find_memory_limit(error)
-        if limit is not None:
-            return MachineRefused(f"{answer.reason}; {limit}", answer.remedy or RAISE_MEMORY_LIMIT)
-        return MachineRefused(answer.reason or what, answer.remedy)
+        return _refuse_permission(what, error)
     return MachineRefused(f"{what} cannot be made: {error.strerror}")
+
+
+def _refuse_permission(what: str, error: OSError) -> MachineRefused:
+    """Make the refusal of what takes a capability, or memory that a limit does not leave."""
+    answer = refuse_permission(what, "bpf", error)
+    limit = find_memory_limit(error)
+    if limit is not None:
+        return MachineRefused(f"{answer.reason}; {limit}", answer.remedy or RAISE_MEMORY_LIMIT)
+    return MachineRefused(answer.reason or what, answer.remedy)
 
 
 def refuse_program(what: str, error: OSError) -> MachineRefused:
     """Make the refusal of a program, or of its attachment, by how the kernel refused it."""
     if error.errno in PERMISSION:
-        answer = refuse_permission(f"the eBPF {what}", "bpf", error)
-        return MachineRefused(answer.reason or what, answer.remedy)
+        return _refuse_permission(f"the eBPF {what}", error)
     if error.errno == errno.EBUSY:
         return MachineRefused(f"the eBPF {what} is refused: it is being traced otherwise already")
     return MachineRefused(f"this kernel has no eBPF {what} ({error.strerror})")

@@ -12,7 +12,7 @@ from omn_kernel.bpf.assembly import Assembled
 _STEP = re.compile(r"^(\d+): \([0-9a-f]{2}\) (.*?)\s*(?:;.*)?$")
 _NAMED = re.compile(r"\binsn (\d+)\b")
 _SUMMARY = re.compile(r"^(processed \d+ insns|verification time|stack depth|max_states)")
-_MOST_WORDS = 300
+_MOST_LETTERS = 300
 
 
 @attrs.frozen
@@ -28,7 +28,10 @@ class Verdict:
 
 
 def parse_log(log: str) -> Verdict:
-    """Parse a verifier's log: it ends at the instruction that was followed last, and says after it what is wrong."""
+    """Parse a verifier's log: it ends at the instruction that was followed last, and says after it what is wrong.
+
+    Releases differ in how much they say after that; what is wrong comes first.
+    """
     slot: int | None = None
     text = ""
     said: list[str] = []
@@ -38,7 +41,7 @@ def parse_log(log: str) -> Verdict:
             slot, text, said = int(step[1]), step[2], []
         elif line.strip() and not _SUMMARY.match(line):
             said.append(line.strip())
-    message = "; ".join(said[-4:])[-_MOST_WORDS:]
+    message = "; ".join(said)[:_MOST_LETTERS]
     named = _NAMED.search(message)
     if slot is None and named is not None:
         slot = int(named[1])
