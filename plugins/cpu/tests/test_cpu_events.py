@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
 from omn_cpu.events import CpuClock, TaskClock
+from omn_cpu.profile import (
+    BranchMissSamples,
+    BranchSamples,
+    CacheMissSamples,
+    CacheReferenceSamples,
+    CycleSamples,
+    InstructionSamples,
+)
 from omn_kernel.cpu_clock import read_process_clock
 from omn_kernel.probes.events import probe_perf
 
 from omn_core.api import Need, ProbeContext, State
+from omn_core.model.batch import Names
 from omn_core.model.catalog import Catalog
+from omn_core.model.collector import RunContext
 from omn_core.testing.fixtures import Command
-from omn_core.testing.harness import Driver, bind_processes, resolve_onto
+from omn_core.testing.harness import Driver, bind_processes, release, resolve_onto
 from omn_core.testing.workloads import Running, Workload, spin
 
 Start = Callable[[Workload], Running]
 HARDWARE = ("cycles", "instructions", "branches", "branch_misses", "cache_refs", "cache_misses")
+SAMPLED = {
+    "cycles": CycleSamples,
+    "instructions": InstructionSamples,
+    "branches": BranchSamples,
+    "branch_misses": BranchMissSamples,
+    "cache_refs": CacheReferenceSamples,
+    "cache_misses": CacheMissSamples,
+}
 BURN = "sum(range(2_000_000))"
 
 
@@ -38,6 +58,34 @@ def test_a_hardware_event_is_counted_or_refused_by_name(omn: Command, name: str)
     else:
         assert ran.code == 1
         assert "the hardware event" in ran.stderr
+
+
+@pytest.mark.spec("CPU-1")
+@pytest.mark.parametrize("name", HARDWARE)
+def test_a_hardware_event_is_sampled_or_refused_by_name(omn: Command, name: str) -> None:
+    """With stacks, by the frequency that the kernel keeps; elsewhere named, and cycles are the cpu clock's time."""
+    ran = omn(f"cpu.{name}", "-m", "sample", "--format", "json", "--", sys.executable, "-c", BURN)
+    if find_state(f"hw:{name.replace('_', '-').replace('refs', 'references')}") is State.AVAILABLE:
+        assert ran.result["backend"] == "pmu:hw:records"
+    elif name == "cycles" and find_state("sw:cpu-clock") is State.AVAILABLE:
+        assert (ran.result["backend"], ran.result["unit"]) == ("pmu:sw:records", "ns")
+        assert "not cycles" in ran.result["degraded"][0]
+    else:
+        assert ran.code == 1
+        assert "the hardware event" in ran.stderr
+
+
+def test_samples_of_the_processor_state_what_they_stand_for(catalog: Catalog) -> None:
+    """Its events are sampled by frequency with the period in each record, unless a period is asked."""
+    target = bind_processes(os.getpid())
+    for name, factory in SAMPLED.items():
+        resolved = resolve_onto(catalog.entries[f"cpu.{name}"], "pmu:hw:records", target.target, mode="sample")
+        collector = factory()
+        collector.prepare(resolved, RunContext(Names(), time.monotonic_ns))
+        assert (collector.sampling.hz, collector.sampling.states_periods) == (997, True)
+        assert not collector.sampling.has_streams
+        assert collector.value == name
+    release(target)
 
 
 @pytest.mark.spec("CPU-1", "SRC-1")

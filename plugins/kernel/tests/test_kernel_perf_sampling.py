@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from compiled import compile_c
+from omn_kernel.cgroup import bind_cgroup_path
 from omn_kernel.perf.rings import Rings
 from omn_kernel.perf.sampling import SamplingCollector
 from omn_kernel.probes.events import probe_perf
 from omn_kernel.procfs.task import TICK_NS
 from shapes import make_resolved
 
-from omn_core.api import Batch, BoundTarget, MachineRefused, Need, ProbeContext, RequestError, State
+from omn_core.api import Batch, BoundTarget, MachineRefused, Need, ProbeContext, RequestError, State, Target
 from omn_core.model.batch import Names
 from omn_core.model.collector import MEMORY_BYTES, RunContext
 from omn_core.model.request import Request
@@ -189,6 +190,25 @@ def test_the_machine_is_sampled_without_its_idle_task(workload: Start) -> None:
     assert 0 not in set(pids.tolist())
     assert (pids == child.pid).sum() > 100
     assert "idle" in sampled.collector.fields()
+
+
+@pytest.mark.spec("KRN-11")
+def test_a_cgroups_records_keep_cpu_and_task(workload: Start, make_cgroup: Callable[[str], Path]) -> None:
+    """One series over all cpus: of what runs in it, and of nothing else."""
+    path = make_cgroup("unified")
+    inside, outside = workload(touch_pages(500)), workload(touch_pages(500))
+    for child in (inside, outside):
+        child.wait("ready")
+    (path / "cgroup.procs").write_text(str(inside.pid))
+    place = bind_cgroup_path(str(path), "/")
+    sampled = Sampled(Faults(), BoundTarget(Target("cgroup", str(path)), "cgroup", place=place), mode="trace")
+    for child in (inside, outside):
+        child.release()
+        child.wait("touched")
+    batch = sampled.finish()
+    assert sampled.collector.fields()["counted"] == len(batch) >= 500
+    assert set(batch.keys["task"].values.tolist()) == {inside.pid}
+    assert set(batch.keys["cpu"].values.tolist()) <= set(range(os.cpu_count() or 1))
 
 
 def test_what_finds_no_room_in_memory_is_counted(workload: Start) -> None:
