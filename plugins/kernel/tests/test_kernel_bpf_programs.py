@@ -336,7 +336,7 @@ def test_a_program_runs_at_each_sample_of_a_perf_event(seen: Map) -> None:
 
 @pytest.mark.spec("CST-2")
 def test_times_are_unknown_while_the_kernel_does_not_keep_them(seen: Map) -> None:
-    """What was not timed is no zero; what was passed over is counted anyway."""
+    """What was not timed is no zero; what was passed over is counted anyway, by kernels that count it."""
     timed = read_file("/", "/proc/sys/kernel/bpf_stats_enabled").strip() == b"1"
     program = Assembly("account")
     count_own(program, seen)
@@ -346,4 +346,4 @@ def test_times_are_unknown_while_the_kernel_does_not_keep_them(seen: Map) -> Non
             os.getppid()
         account = loaded.read_account()
     assert (account.run_time_ns is None, account.runs is None) == (not timed, not timed)
-    assert account.skipped == 0
+    assert account.skipped in (0, None), "Linux 5.12 first counts them"
