@@ -1,7 +1,7 @@
 """Everything a plugin may import from the core. Nothing else is public.
 
 Names here change only with the contract version (`CONTRACT`): a name is added with a minor one and taken away or
-changed with a major one. Those that need numpy are imported when first asked for, so that a `plugin.py` costs nothing.
+changed with a major one. Those that no `plugin.py` needs are imported when first asked for, so that one costs nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,6 @@ from omn_core.model.catalog import (
     Backend,
     Entry,
 )
-from omn_core.model.losses import (
-    Drain,
-    Losses,
-)
 from omn_core.model.probe import (
     AVAILABLE,
     Need,
@@ -43,9 +39,6 @@ from omn_core.model.probe import (
 from omn_core.model.request import (
     EmitSpec,
     Request,
-)
-from omn_core.model.resolved import (
-    ResolvedRequest,
 )
 from omn_core.model.rows import (
     CollectorRow,
@@ -111,6 +104,13 @@ if TYPE_CHECKING:
         RunContext,
         TargetGone,
     )
+    from omn_core.model.losses import (
+        Drain,
+        Losses,
+    )
+    from omn_core.model.resolved import (
+        ResolvedRequest,
+    )
     from omn_core.model.result import (
         Document,
         Result,
@@ -147,13 +147,16 @@ _DEFERRED = {
     "CollectorBase": "omn_core.model.collector",
     "Column": "omn_core.model.batch",
     "Document": "omn_core.model.result",
+    "Drain": "omn_core.model.losses",
     "Emit": "omn_core.emit.base",
     "Encoder": "omn_core.format.base",
     "Frame": "omn_core.model.stacks",
     "InTargetCost": "omn_core.model.collector",
+    "Losses": "omn_core.model.losses",
     "Moment": "omn_core.run.events",
     "Names": "omn_core.model.batch",
     "ProcessHandle": "omn_core.model.collector",
+    "ResolvedRequest": "omn_core.model.resolved",
     "Result": "omn_core.model.result",
     "RunContext": "omn_core.model.collector",
     "RunEvent": "omn_core.run.events",

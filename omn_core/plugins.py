@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -138,7 +138,7 @@ def _load_records() -> list[PluginRecord]:
 
     def record_of(entry: EntryPoint) -> PluginRecord:
         dist = distributions.get((entry.name, entry.value))
-        return PluginRecord(entry.name, dist.name if dist else None, dist.version if dist else None)
+        return PluginRecord(entry.name, *((None, None) if dist is None else _read_name_and_version(dist)))
 
     def note_failure(_manager: Any, entry: EntryPoint, error: BaseException) -> None:
         record = records[entry.name, entry.value] = record_of(entry)
@@ -155,6 +155,16 @@ def _load_records() -> list[PluginRecord]:
             records[name, value] = record = record_of(EntryPoint(name, value, hookspecs.GROUP))
             record.fail("disabled", "named in OMN_DISABLE_PLUGINS")
     return sorted(records.values(), key=lambda record: (record.name, record.distribution or ""))
+
+
+def _read_name_and_version(distribution: Distribution) -> tuple[str | None, str | None]:
+    """Read what a distribution's metadata begins with, None for what it does not say.
+
+    `Distribution.name` and `.version` parse it whole each, down to the README that ends it, at every start.
+    """
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    fields = dict(line.partition(": ")[::2] for line in text.partition("\n\n")[0].splitlines())
+    return fields.get("Name"), fields.get("Version")
 
 
 def _make_manager(disabled: set[str], note_failure: Any) -> Any:

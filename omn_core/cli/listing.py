@@ -13,7 +13,6 @@ from omn_core.cli.app import Application, get_application
 from omn_core.cli.offer import offer
 from omn_core.cli.output import plain_format_option, write_plain
 from omn_core.cli.parameters import FOLDER
-from omn_core.resolve.complete import find_entry
 from omn_core.resolve.listing import list_sources
 
 
@@ -33,6 +32,8 @@ def list_command(
     application.catalog_folder = folder
     catalog = application.catalog
     if word is not None and word not in catalog.families():
+        from omn_core.resolve.complete import find_entry
+
         find_entry(word, catalog, application.registry)
     brief = format_name == "text" and word not in catalog.entries
     listing = list_sources(catalog, application.registry, application.probes, word, brief=brief)
