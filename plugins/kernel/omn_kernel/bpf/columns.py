@@ -20,12 +20,14 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 class Columns:
     """What some records or rows say, in columns: what each is about, and what it says of it.
 
-    `weight` is how many occurrences each stands for, None for one each.
+    `weight` is how many occurrences each stands for, None for one each; `stack` numbers each one's stack in the run's
+    table, None where there are none.
     """
 
     keys: Mapping[str, Column] = attrs.field(factory=dict)
     attributes: Mapping[str, Column] = attrs.field(factory=dict)
     weight: npt.NDArray[np.int64] | None = None
+    stack: npt.NDArray[np.int64] | None = None
 
 
 def make_number_column(numbers: Array) -> Column:

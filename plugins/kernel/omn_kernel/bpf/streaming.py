@@ -49,15 +49,15 @@ class StreamCollector(ProgramCollector, ABC):
             self._copied.copy()
         finally:
             self.let_go()
-        return self._make_batch(self._copied.decode())
+        return self.make_events(self._copied.decode())
 
-    def _make_batch(self, records: npt.NDArray[Any]) -> Batch:
+    def make_events(self, records: npt.NDArray[Any]) -> Batch:
         """Make the events of records, as many as the bound of memory holds decoded; the others are counted."""
         if not len(records):
             return Batch.empty()
         columns = self.make_columns(records)
         stamps = records[STAMP].astype(np.int64)
-        batch = Batch(stamps, None, columns.keys, columns.attributes, columns.weight)
+        batch = Batch(stamps, None, columns.keys, columns.attributes, columns.weight, columns.stack)
         self._delivered = min(len(batch), len(batch) * self.context.memory_bytes // batch.nbytes)
         self._copied.drop(len(batch) - self._delivered)
         return batch.select(slice(self._delivered))

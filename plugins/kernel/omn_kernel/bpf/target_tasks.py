@@ -51,6 +51,10 @@ class TargetTasks:
         if self.follower is not None and not self._is_held:
             self.follower.add(self._target.processes)
 
+    def list_processes(self) -> list[int]:
+        """List the processes that are followed now; none of a target that is no processes."""
+        return [] if self.follower is None else self.follower.processes.read().keys["id"].tolist()
+
     def close(self) -> None:
         """Let go of what follows the processes."""
         if self.follower is not None:

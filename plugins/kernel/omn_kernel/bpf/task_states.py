@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,11 @@ class TaskStates:
         program.update(self.table, key, state)
         with program.when(R0, "!=", 0):
             self.lost.emit_count(program)
+
+    def forget(self, thread: int) -> None:
+        """Forget a thread, where it is remembered."""
+        with suppress(FileNotFoundError):
+            self.table.delete((thread,))
 
     def _set_key(self, program: KernelAssembly, key: Record, task: Register) -> None:
         program.read_field(R1, task, "task_struct", "pid")

@@ -15,6 +15,7 @@ from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, make_process_c
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, Register
 from omn_kernel.cgroup_names import CgroupNames
+from omn_kernel.procfs.process import find_comm, find_parent, find_process_key
 
 _NUMBERS = {"task": "pid", "pid": "tgid", "ppid": "real_parent.tgid"}
 _LAYOUTS = {
@@ -68,6 +69,24 @@ class TaskFields:
             program.copy_field(record, "comm", task, "task_struct", "comm")
         if "proc" in self.shown:
             copy_process(program, record, task)
+
+    def read_task(self, row: npt.NDArray[Any], process: int, thread: int) -> None:
+        """Set the fields in a record of a task that there is, from /proc; of what is gone meanwhile they stay zero.
+
+        Not `cpu` and `cgroup`, which say where a program ran.
+        """
+        key = find_process_key("/", process)
+        inode, number = (int(part) for part in key.split(":")) if key is not None else (0, 0)
+        read: Mapping[str, Any] = {
+            "task": thread,
+            "pid": process,
+            "ppid": find_parent("/", process) or 0,
+            "comm": find_comm("/", process, thread) or b"",
+            "proc_inode": inode,
+            "proc_number": number,
+        }
+        for name in read.keys() & set(row.dtype.names or ()):
+            row[name] = read[name]
 
     def make_columns(self, records: npt.NDArray[Any], names: Names) -> tuple[Fields, Fields]:
         """Make the keys and the attributes of records."""

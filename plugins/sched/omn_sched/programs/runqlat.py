@@ -95,6 +95,9 @@ class RunQueueWaits(Tracer):
         program.get(R1, state, "waited_ns")
         program.set(state, "waited_ns", R8)
         program.compute(R8, "-=", R1)
+        # The clocks of two queues that it stood in may differ by more than it waited.
+        with program.when(R8, "s<", 0):
+            program.move(R8, 0)
         program.set(event, "wait_ns", R8)
         program.get(R8, state, "woken_ns")
         program.set(state, "woken_ns", 0)

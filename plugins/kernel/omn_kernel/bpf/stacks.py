@@ -1,0 +1,111 @@
+"""Stacks that programs take, of the code that runs and of the kernel on its behalf, kept in the kernel by number."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omn_core.api import Stacks
+from omn_kernel.bpf.assembly import Assembly, Record
+from omn_kernel.bpf.losses import LostCounter
+from omn_kernel.bpf.map_types import MapType
+from omn_kernel.bpf.maps import Map
+from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
+from omn_kernel.perf.call_stacks import CallStacks, Ending, Half, join_halves
+from omn_kernel.perf.chains import make_stacks
+from omn_kernel.polled import read_file
+from omn_kernel.symbols.symboliser import Symboliser
+
+Array = npt.NDArray[Any]
+
+STACK_FIELDS = [("kernel_stack", "i4"), ("user_stack", "i4")]
+"""The fields of a record that `StackTable.take` fills: a number each, below zero where there is no stack."""
+
+_USER_STACK = 1 << 8
+"""BPF_F_USER_STACK of <linux/bpf.h>."""
+_ENTRIES = 1 << 14
+_OWN = ("bpf_prog_", "bpf_trampoline_", "bpf_trace_run", "__bpf_trace_", "__traceiter_")
+_MOST_OWN_FRAMES = 8
+"""What the kernel calls a program through, and how many such frames are looked for."""
+_MOST_FRAMES = 127
+_KEY = np.dtype([("number", "u4")])
+
+
+class StackTable:
+    """The different stacks that programs took, each kept once. Raises MachineRefused where the kernel keeps none.
+
+    `lost` counts stacks whose place another had. They are walked by frame pointers, as the kernel walks.
+    """
+
+    def __init__(self) -> None:
+        self._most_frames = min(_MOST_FRAMES, int(read_file("/", "/proc/sys/kernel/perf_event_max_stack")))
+        value = np.dtype([("frames", "u8", (self._most_frames,))])
+        self._table = Map(MapType.STACK_TRACE, "stacks", _KEY, value, _ENTRIES)
+        self.lost = LostCounter()
+        self._numbers = np.zeros(0, np.int64)
+        self._frames = np.zeros((0, self._most_frames), np.uint64)
+
+    def take(self, program: Assembly, record: Record, context: Register) -> None:
+        """Emit what sets the stack's fields in a record to those of the task that runs. R0 to R5 hold nothing after it.
+
+        `context` is a register that holds what R1 held when the program began.
+        """
+        for field, flag in (("kernel_stack", 0), ("user_stack", _USER_STACK)):
+            program.move(R1, context)
+            program.load_map(R2, self._table)
+            program.move(R3, flag)
+            program.call("get_stackid")
+            program.set(record, field, R0)
+            with program.when(R0, "==", -errno.EEXIST):
+                self.lost.emit_count(program)
+
+    def read(self) -> None:
+        """Read the stacks that were taken, to be named when the maps are gone."""
+        kept = self._table.read()
+        order = np.argsort(kept.keys["number"])
+        self._numbers = kept.keys["number"][order].astype(np.int64)
+        self._frames = kept.values["frames"][order]
+
+    def make_stacks(self, records: Array, processes: Array, symboliser: Symboliser, stacks: Stacks) -> Array:
+        """Return the number of each record's stack in the run's table, -1 for one that has none."""
+        own = self._count_own_frames(symboliser)
+        halves = [
+            self._make_half(records["kernel_stack"], own),
+            self._make_half(records["user_stack"], np.zeros_like(own)),
+        ]
+        is_cut = halves[1].lengths >= self._most_frames
+        calls_made: CallStacks = join_halves(halves, is_cut.astype(np.uint8) * np.uint8(Ending.CUT))
+        return make_stacks(processes, records["ns"].astype(np.int64), calls_made, symboliser, stacks)
+
+    def _count_own_frames(self, symboliser: Symboliser) -> Array:
+        """Count, of each stack that was kept, the innermost frames that are the program's own and what calls it."""
+        first = self._frames[:, :_MOST_OWN_FRAMES]
+        times_ns = np.zeros(first.size, np.int64)
+        symbols = symboliser.resolve(0, np.ascontiguousarray(first).reshape(-1), times_ns).symbol
+        different, places = np.unique(symbols, return_inverse=True)
+        is_own = np.array([symboliser.symbols[one].label.startswith(_OWN) for one in different.tolist()], bool)
+        marked = is_own[places.reshape(-1)].reshape(first.shape) & (first != 0)
+        # A program that is unloaded has no name any more, and lies inside what called it.
+        return np.where(marked.any(axis=1), first.shape[1] - marked[:, ::-1].argmax(axis=1), 0)
+
+    def _make_half(self, numbers: Array, skipped: Array) -> Half:
+        """Make the frames of stacks by their numbers, so many of each left out: of a caller, an address in its call."""
+        places = np.searchsorted(self._numbers, numbers)
+        is_kept = places < len(self._numbers)
+        is_kept[is_kept] = self._numbers[places[is_kept]] == numbers[is_kept]
+        places = np.where(is_kept, places, len(self._numbers))
+        starts = np.append(skipped, 0)
+        lengths = np.append((self._frames != 0).sum(axis=1), 0) - starts
+        sites = self._frames.copy()
+        sites[:, 1:] -= (sites[:, 1:] != 0).astype(np.uint64)
+        flat = sites.reshape(-1)
+        begins = places * self._most_frames + starts[places]
+        return Half(flat, np.zeros(len(flat), bool), begins, lengths[places])
+
+    def close(self) -> None:
+        """Let go of the maps. What they hold is lost."""
+        self._table.close()
+        self.lost.close()

@@ -1,0 +1,123 @@
+"""From a thread's switch off a cpu to its next switch in: for how long, in what state, and from where in its code.
+
+What is known when a thread leaves is kept until it comes back, and handed over from there with the times. The gap has
+two parts: what the thread waited for a cpu, by the kernel's own account, and before it what it was blocked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
+from omn_kernel.bpf.stacks import STACK_FIELDS, StackTable
+from omn_kernel.bpf.target_tasks import TargetTasks
+from omn_kernel.bpf.task_states import TaskStates
+from omn_kernel.bpf.tasks import TaskFields
+from omn_kernel.bpf.transport import Transport
+
+from omn_sched.programs.queue_time import read_queue_time
+
+_FIELDS = [
+    ("ns", "u8"),
+    ("left_ns", "u8"),
+    ("off_ns", "i8"),
+    ("queued_ns", "i8"),
+    ("waited_ns", "u8"),
+    ("state", "u4"),
+    ("process", "i4"),
+    *STACK_FIELDS,
+]
+_TRUE = 0xFF
+_DEAD = 0x80
+"""TASK_DEAD of <linux/sched.h>: the state in which a thread leaves for the last time."""
+
+
+def make_record(fields: TaskFields) -> np.dtype[Any]:
+    """Make the type of what is kept of a thread that is off the cpu: `left_ns` is when it left, 0 for not off it."""
+    return np.dtype([*_FIELDS, *fields.layout], align=True)
+
+
+class OffCpuProgram:
+    """Writes the program on sched_switch. `stacks` is None where nobody asks where threads left."""
+
+    def __init__(
+        self,
+        tasks: TargetTasks,
+        fields: TaskFields,
+        states: TaskStates,
+        stacks: StackTable | None,
+        transport: Transport,
+    ) -> None:
+        self._tasks = tasks
+        self._fields = fields
+        self._states = states
+        self._stacks = stacks
+        self._transport = transport
+
+    def write_switch(self, program: KernelAssembly) -> None:
+        """Write sched_switch(preempt, prev, next)."""
+        program.move(R6, R1)
+        self._write_leaving(program)
+        program.label("arriving")
+        self._write_arriving(program)
+        program.label("done")
+        program.leave(0)
+
+    def _write_leaving(self, program: KernelAssembly) -> None:
+        program.read_argument(R7, R6, 1)
+        self._tasks.filter.keep(program, R7, "arriving")
+        # Linux 5.14 renamed the state. A thread that is made to give way is ready to run, whatever it was about to do.
+        name = "__state" if program.has_field("task_struct", "__state") else "state"
+        program.read_field(R9, R7, "task_struct", name)
+        program.jump_if(R9, "&", _DEAD, "arriving")
+        program.read_argument(R1, R6, 0)
+        program.compute(R1, "&=", _TRUE)
+        with program.when(R1, "!=", 0):
+            program.move(R9, 0)
+        left = program.reserve(self._states.state)
+        program.clear(left)
+        program.set(left, "state", R9)
+        program.read_field(R1, R7, "task_struct", "tgid")
+        program.set(left, "process", R1)
+        read_queue_time(program, R9, R7)
+        program.set(left, "waited_ns", R9)
+        self._fields.write(program, left, R7)
+        self._take_stack(program, left)
+        read_clock(program, R0)
+        program.set(left, "left_ns", R0)
+        self._states.put(program, R7, left)
+
+    def _take_stack(self, program: KernelAssembly, left: Record) -> None:
+        if self._stacks is not None:
+            self._stacks.take(program, left, R6)
+
+    def _write_arriving(self, program: KernelAssembly) -> None:
+        program.read_argument(R7, R6, 2)
+        self._tasks.filter.keep(program, R7, "done")
+        self._states.look_up(program, R7)
+        program.jump_if(R0, "==", 0, "done")
+        program.move(R8, R0)
+        left = Record(R8, self._states.state)
+        program.get(R1, left, "left_ns")
+        program.jump_if(R1, "==", 0, "done")
+        read_queue_time(program, R9, R7)
+        program.get(R1, left, "waited_ns")
+        program.compute(R9, "-=", R1)
+        read_clock(program, R0)
+        program.set(left, "ns", R0)
+        program.get(R1, left, "left_ns")
+        program.compute(R0, "-=", R1)
+        # Queues' clocks differ from each other and from the stamps', and the wait is part of the gap.
+        with program.when(R9, "s<", 0):
+            program.move(R9, 0)
+        with program.when(R9, ">", R0):
+            program.move(R9, R0)
+        program.compute(R0, "-=", R9)
+        program.set(left, "off_ns", R0)
+        program.set(left, "queued_ns", R9)
+        self._transport.write(program, left, R6)
+        program.set(left, "left_ns", 0)

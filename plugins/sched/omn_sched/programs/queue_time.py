@@ -1,0 +1,21 @@
+"""What a thread waited for a cpu in all its life, by the kernel's own account (struct sched_info)."""
+
+from __future__ import annotations
+
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R1, Register
+
+
+def read_queue_time(program: KernelAssembly, target: Register, task: Register) -> None:
+    """Emit what sets a register to the nanoseconds that a task waited, up to now where it waits.
+
+    Both registers are of R6 to R9. The kernel stamps a task that is put on a queue with the queue's clock
+    (`last_queued`), and adds to `run_delay` where it is taken off: until then the wait is the clock's growth.
+    """
+    program.read_field(target, task, "task_struct", "sched_info.last_queued")
+    with program.when(target, "!=", 0):
+        program.read_field(R1, task, "task_struct", "se.cfs_rq.rq.clock")
+        program.compute(R1, "-=", target)
+        program.move(target, R1)
+    program.read_field(R1, task, "task_struct", "sched_info.run_delay")
+    program.compute(target, "+=", R1)

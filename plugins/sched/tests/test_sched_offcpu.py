@@ -1,0 +1,170 @@
+"""Threads off the cpu, held against programs that know how long and where they sleep, and the kernel's accounts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import compile_c
+from omn_kernel.btf.kernel import PATH
+from omn_kernel.privileges import read_privileges
+from omn_kernel.procfs.task import parse_stat
+from omn_sched.off_cpu_times import end_at, name_state
+
+from omn_core.testing.fixtures import Command
+
+# Sleeps 40 times for five milliseconds below two calls, by the system call itself: what is walked by frame pointers
+# would miss the caller of a library's function that sets none up.
+SLEEPER = """
+#include <time.h>
+#include <sys/syscall.h>
+static const struct timespec nap = {0, 5000000};
+__attribute__((noinline)) long f(void) {
+    long answer;
+    __asm__ volatile("syscall" : "=a"(answer) : "a"((long)SYS_nanosleep), "D"(&nap), "S"(0L) : "rcx", "r11", "memory");
+    return answer;
+}
+__attribute__((noinline)) long g(void) { long answer = f(); __asm__ volatile("" : "+r"(answer)); return answer; }
+int main(void) { for (int i = 0; i < 40; i++) { g(); __asm__ volatile(""); } return 0; }
+"""
+# Spins and sleeps in turn, then writes what it lived, ran and (the kernel says) waited for a cpu since it began.
+MIXED = """
+import json, sys, time
+def read():
+    ran, waited, _ = open("/proc/thread-self/schedstat").read().split()
+    return [time.monotonic_ns(), int(ran), int(waited)]
+before = read()
+for _ in range(20):
+    end = time.thread_time_ns() + 4_000_000
+    while time.thread_time_ns() < end:
+        pass
+    time.sleep(0.004)
+json.dump([before, read()], open(sys.argv[1], "w"))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _privileged() -> None:
+    if not read_privileges("/").has("bpf"):
+        pytest.skip("this process is without CAP_BPF")
+    if not os.path.exists(PATH):
+        pytest.skip(f"this kernel has no {PATH}")
+
+
+@pytest.fixture
+def asleep() -> Iterator[subprocess.Popen[bytes]]:
+    """A program that sleeps until it is told to end."""
+    argv = [sys.executable, "-c", "import sys; print('ready', flush=True); sys.stdin.read()"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        while parse_stat(Path(f"/proc/{program.pid}/stat").read_bytes()).state != "S":
+            os.sched_yield()
+        yield program
+        program.communicate()
+
+
+def get_emit(result: dict[str, Any], name: str) -> Any:
+    """Return what an emit of the one series says."""
+    (series,) = result["series"]
+    return series["emits"][name]
+
+
+@pytest.mark.spec("SRC-2", "STK-3")
+def test_a_sleepers_stack_is_its_calls(omn: Command, tmp_path: Path) -> None:
+    """Each sleep is there, below main, g and f, and nothing of the program that looks stands in it."""
+    path = compile_c(tmp_path, "sleeper", SLEEPER, "-O0")
+    ran = omn("sched.offcpu", "-m", "trace", "-e", "stack", "-e", "summary", "--format", "json", "--", str(path))
+    assert ran.code == 0, ran.stderr
+    # One that is made to give way on its way to sleep leaves twice, and from elsewhere in the kernel.
+    slept = [row for row in get_emit(ran.result, "stack")["rows"] if "f" in row["frames"]]
+    assert sum(row["count"] for row in slept) >= 40
+    for row in slept:
+        place = row["frames"].index("f")
+        assert row["frames"][place : place + 3] == ["f", "g", "main"]
+        assert row["frames"][0] in ("__schedule", "schedule")
+        assert not any(name.startswith(("bpf_", "__traceiter", "[kernel")) for name in row["frames"])
+
+
+@pytest.mark.spec("SRC-2")
+def test_what_was_off_queued_and_on_the_cpu_is_the_threads_life(omn: Command, tmp_path: Path) -> None:
+    """To a hundredth, and what it waited for a cpu is what the kernel says."""
+    out = tmp_path / "account"
+    asked = ["-m", "trace", "-e", "raw", "--format", "json"]
+    ran = omn("sched.offcpu", *asked, "--", sys.executable, "-c", MIXED, str(out))
+    assert ran.code == 0, ran.stderr
+    assert ran.result["losses"]["dropped"] == 0
+    (began_ns, *before), (ended_ns, *after) = json.loads(out.read_text())
+    ran_ns, waited_ns = (late - early for early, late in zip(before, after, strict=True))
+    rows = [row["attrs"] for row in ran.result["raw"] if began_ns <= row["ts_ns"] <= ended_ns]
+    off_ns, queued_ns = (sum(row[name] for row in rows) for name in ("off_ns", "queued_ns"))
+    assert off_ns + queued_ns + ran_ns == pytest.approx(ended_ns - began_ns, rel=0.01)
+    assert queued_ns == pytest.approx(waited_ns, rel=0.02, abs=1_000_000)
+    assert sum(row["off_ns"] for row in rows if row["state"] == "interruptible") >= 0.95 * 20 * 4_000_000
+
+
+@pytest.mark.spec("REQ-10")
+def test_a_thread_that_sleeps_all_the_time_counts_the_window(omn: Command, asleep: subprocess.Popen[bytes]) -> None:
+    """It was off the cpu before anybody looked and is still: one event of the whole window, that has not ended."""
+    asked = ["-m", "trace", "-e", "summary", "-e", "raw", "-d", "300ms", "--format", "json"]
+    ran = omn("sched.offcpu", "--pid", str(asleep.pid), *asked)
+    assert ran.code == 0, ran.stderr
+    (row,) = ran.result["raw"]
+    window = ran.result["window"]
+    assert window["opened_ns"] < row["ts_ns"] <= window["closed_ns"]
+    assert row["attrs"]["off_ns"] >= row["ts_ns"] - window["opened_ns"]
+    assert (row["attrs"]["queued_ns"], row["attrs"]["state"]) == (0, "interruptible")
+    assert (row["attrs"]["pid"], row["attrs"]["blocks"]) == (asleep.pid, 1)
+    assert ran.result["fields"]["unfinished"] == 1
+
+
+def test_a_launched_sleeper_is_unfinished_when_the_window_closes(omn: Command) -> None:
+    """Most of the window of a program that sleeps longer than it is its one block."""
+    ran = omn("sched.offcpu", "-m", "count", "-e", "count", "-d", "700ms", "--format", "json", "--", "sleep", "15")
+    assert ran.code == 0, ran.stderr
+    window = ran.result["window"]
+    assert ran.result["fields"]["unfinished"] == 1
+    assert get_emit(ran.result, "count")["value"] == pytest.approx(window["closed_ns"] - window["opened_ns"], rel=0.5)
+
+
+@pytest.mark.spec("EVT-6")
+def test_without_stacks_nothing_is_read_from_them(omn: Command) -> None:
+    """It is the request's mistake, and a way to walk that programs have not is the build's."""
+    refused = omn("sched.offcpu", "-m", "count", "-e", "count", "--keys", "func", "--stack", "none", "--", "true")
+    assert (refused.code, "--stack none" in refused.stderr) == (2, True)
+    refused = omn("sched.offcpu", "-m", "trace", "-e", "stack", "--stack", "dwarf", "--", "true")
+    assert refused.code in (1, 3)
+    assert "dwarf" in refused.stderr
+
+
+def test_the_machine_is_no_target(omn: Command) -> None:
+    """Every idle thread of it is off the cpu."""
+    refused = omn("sched.offcpu", "-m", "count", "-e", "count", "--system", "-d", "1s")
+    assert (refused.code, "idle thread" in refused.stderr) == (2, True)
+
+
+def test_what_had_not_ended_at_the_close_ends_there() -> None:
+    """Of a thread that came back later, what it was off until the close; of one made to give way, all as a wait."""
+    layout = np.dtype([("ns", "u8"), ("left_ns", "u8"), ("off_ns", "i8"), ("queued_ns", "i8"), ("state", "u4")])
+    records = np.array([(90, 50, 30, 10, 1), (130, 60, 20, 50, 1), (140, 70, 65, 5, 1), (150, 120, 20, 10, 1)], layout)
+    left = np.array([(0, 80, 0, 0, 2), (0, 95, 0, 0, 0), (0, 110, 0, 0, 1)], layout)
+    whole, unfinished = end_at(records, left, 100)
+    assert unfinished == 4
+    told = [(int(row["ns"]), int(row["off_ns"]), int(row["queued_ns"])) for row in whole]
+    assert told == [(90, 30, 10), (100, 20, 20), (100, 30, 0), (100, 20, 0), (100, 0, 5), (150, 20, 10)]
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [(0, "runnable"), (1, "interruptible"), (2, "uninterruptible"), (0x402, "idle"), (0x2001, "interruptible")],
+)
+def test_states_have_the_kernels_names(state: int, name: str) -> None:
+    """A bit beside them, such as that of a thread that may be frozen, changes nothing."""
+    assert name_state(state) == name
