@@ -49,6 +49,17 @@ class CallStacks:
         """Where each sample's stack begins."""
         return np.cumsum(self.lengths) - self.lengths
 
+    def list_frames(self, chosen: Counts) -> Counts:
+        """List where the frames of some samples' stacks stand, end to end."""
+        lengths = self.lengths[chosen]
+        within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.repeat(self.starts[chosen], lengths) + within
+
+    def take(self, chosen: Counts) -> CallStacks:
+        """Return the stacks of some samples."""
+        frames = self.list_frames(chosen)
+        return CallStacks(self.sites[frames], self.is_recovered[frames], self.lengths[chosen], self.endings[chosen])
+
     @classmethod
     def concatenate(cls, parts: Sequence[CallStacks]) -> CallStacks:
         """Lay the stacks of several batches of samples end to end. There is at least one."""

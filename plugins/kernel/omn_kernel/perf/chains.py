@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from omn_core.api import Frame, Stacks
 from omn_kernel.distinct import list_distinct
+from omn_kernel.perf.alike import find_alike
 from omn_kernel.perf.call_stacks import CallStacks
+from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 
 RECOVERED = " [recovered]"
@@ -27,6 +29,27 @@ def make_stacks(
 
     `processes` are those whose stacks they are, and `times_ns` when they were taken.
     """
+    firsts, places = find_alike(processes, _find_ages(processes, times_ns, symboliser.spaces), calls)
+    return _intern(processes[firsts], times_ns[firsts], calls.take(firsts), symboliser, stacks)[places]
+
+
+def _find_ages(
+    processes: npt.NDArray[np.int32], times_ns: npt.NDArray[np.int64], spaces: AddressSpaces
+) -> npt.NDArray[np.int64]:
+    ages = np.zeros(len(processes), np.int64)
+    for pid in list_distinct(processes):
+        chosen = np.flatnonzero(processes == pid)
+        ages[chosen] = spaces.find_ages(pid, times_ns[chosen])
+    return ages
+
+
+def _intern(
+    processes: npt.NDArray[np.int32],
+    times_ns: npt.NDArray[np.int64],
+    calls: CallStacks,
+    symboliser: Symboliser,
+    stacks: Stacks,
+) -> npt.NDArray[np.int64]:
     pids = np.repeat(processes, calls.lengths)
     times = np.repeat(times_ns, calls.lengths)
     symbols = np.full(len(calls.sites), -1, np.int64)

@@ -10,8 +10,8 @@ from omn_kernel.perf.call_stacks import CallStacks
 from omn_kernel.perf.records import Samples
 from omn_kernel.perf.unwinding import Unwinder
 
-_JOINED_BYTES = 32 << 20
-"""About how much is laid end to end to be walked at once: it is held twice meanwhile."""
+_JOINED_BYTES = 4 << 20
+"""How much is laid end to end to be walked at once: to copy more costs more than it saves."""
 
 
 @attrs.define(eq=False)
@@ -72,21 +72,28 @@ class HeldSamples:
         if not self._parts:
             return None
         unwinder = self._unwinder
-        parts = list(_iter_joined(self._parts))
-        calls = None if unwinder is None else CallStacks.concatenate([part.walk(unwinder) for part in parts])
-        return Samples.concatenate([part.samples for part in parts]), calls
+        self._parts = list(_iter_joined(self._parts))
+        calls = None if unwinder is None else CallStacks.concatenate([part.walk(unwinder) for part in self._parts])
+        return Samples.concatenate([part.samples for part in self._parts]), calls
 
 
 def _iter_joined(parts: Sequence[_Part]) -> Iterator[_Part]:
-    """Yield the parts in their order, those that are yet to be walked joined: each walk needs its memory laid out."""
-    waiting: list[Samples] = []
+    """Yield the parts in their order, small ones that are yet to be walked joined: a walk has to lay out its memory."""
+    waiting: list[_Part] = []
+    waiting_bytes = 0
     for part in parts:
-        if waiting and (part.calls is not None or sum(one.nbytes for one in waiting) > _JOINED_BYTES):
-            yield _Part(Samples.concatenate(waiting))
-            waiting = []
+        size = part.nbytes
+        if waiting and (part.calls is not None or waiting_bytes + size > _JOINED_BYTES):
+            yield _join(waiting)
+            waiting, waiting_bytes = [], 0
         if part.calls is not None:
             yield part
         else:
-            waiting.append(part.samples)
+            waiting.append(part)
+            waiting_bytes += size
     if waiting:
-        yield _Part(Samples.concatenate(waiting))
+        yield _join(waiting)
+
+
+def _join(parts: Sequence[_Part]) -> _Part:
+    return parts[0] if len(parts) == 1 else _Part(Samples.concatenate([part.samples for part in parts]))

@@ -188,6 +188,7 @@ class SamplingCollector(CollectorBase, ABC):
             self._recovered = int(calls.is_recovered.sum())
         tasks = list(zip(samples.tid.tolist(), samples.time.tolist(), strict=True))
         names = self.context.names
+        processes = {pid: self._tasks.find_process(pid) for pid in list_distinct(samples.pid)}
         period = self._compute_periods(samples)
         self._stood_for = int(period.sum())
         is_clock = self._event.raised is Raised.CLOCK
@@ -196,7 +197,7 @@ class SamplingCollector(CollectorBase, ABC):
             keys={
                 "task": Column(samples.tid.astype(np.int64)),
                 "cpu": Column(samples.cpu.astype(np.int64)),
-                "proc": Column.of([self._tasks.find_process(pid) for pid in samples.pid.tolist()], names),
+                "proc": Column.of([processes[pid] for pid in samples.pid.tolist()], names),
                 "comm": Column.of([self._tasks.names.find(tid, time_ns) for tid, time_ns in tasks], names),
             },
             attributes={

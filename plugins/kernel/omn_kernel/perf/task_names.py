@@ -34,4 +34,6 @@ class TaskNames:
         names = self._names.get(tid)
         if not names:
             return None
+        if len(names) == 1:
+            return names[0][1]
         return names[max(bisect_right([since for since, _ in names], ts_ns) - 1, 0)][1]

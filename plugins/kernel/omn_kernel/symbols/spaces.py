@@ -45,6 +45,11 @@ class Space:
         """Return what had been mapped by a time, the oldest first."""
         return tuple(self.mappings[: bisect_right(self._times, ts_ns)])
 
+    def iter_changes(self) -> Iterator[int]:
+        """Yield when this memory was another than before: when it began, and when something was mapped."""
+        yield self.begun_ns
+        yield from self._times
+
     def iter_puts(self) -> Iterator[tuple[int, Mapping, int]]:
         """Yield the number of each mapping of any size, itself, and when it was made, the oldest first."""
         for number, (mapping, at_ns) in enumerate(zip(self.mappings, self._times, strict=True)):
@@ -127,6 +132,11 @@ class AddressSpaces:
     def get_spaces(self, pid: int) -> list[Space]:
         """Return a process's spaces in the order of time, none for one that nothing was heard of."""
         return self._spaces.get(pid, [])
+
+    def find_ages(self, pid: int, ts_ns: Numbers) -> Numbers:
+        """Find how often what a process had mapped had changed by some times: those of one age saw the same memory."""
+        changes = sorted(at_ns for space in self.get_spaces(pid) for at_ns in space.iter_changes())
+        return np.searchsorted(np.array(changes, np.int64), ts_ns, side="right").astype(np.int64)
 
     def is_last(self, space: Space) -> bool:
         """Tell whether a space is the last of its process that was heard of."""
