@@ -184,7 +184,7 @@ def test_a_stream_delivers_each_event_once(own: BoundTarget, prepare: Prepare) -
     assert list_held() == held
 
 
-@pytest.mark.spec("KRN-4", "COL-4")
+@pytest.mark.spec("KRN-4")
 @pytest.mark.parametrize(("kind", "held"), [(Calls, 1), (WideCalls, 3)])
 def test_records_past_the_bound_of_memory_are_counted(
     kind: type[Calls], held: int, own: BoundTarget, prepare: Prepare
@@ -204,7 +204,7 @@ def test_records_past_the_bound_of_memory_are_counted(
     assert 0 < batch.nbytes <= room
 
 
-@pytest.mark.spec("KRN-4", "COL-4")
+@pytest.mark.spec("KRN-4")
 def test_each_drain_says_what_was_lost_by_it(own: BoundTarget, prepare: Prepare) -> None:
     """A reader that comes late finds how many records found no room meanwhile, once."""
     collector = Calls()

@@ -179,7 +179,7 @@ def test_closed_rows_leave_no_descriptor() -> None:
     assert sorted(path.name for path in Path("/proc/self/fd").iterdir()) == before
 
 
-@pytest.mark.spec("KRN-4", "COL-4")
+@pytest.mark.spec("KRN-4")
 def test_calls_of_a_row_that_has_no_room_are_counted() -> None:
     """Five callers and two rows: what stands in these and what is counted as lost are all that was made."""
     try:

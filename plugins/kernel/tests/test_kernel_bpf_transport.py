@@ -103,7 +103,7 @@ def test_every_record_is_delivered_once(transport: Transport, each_cpu: list[int
     assert np.all(records["task"] >> np.uint64(32) == os.getpid())
 
 
-@pytest.mark.spec("KRN-4", "COL-4")
+@pytest.mark.spec("KRN-4")
 def test_records_that_find_no_room_are_counted(transport: Transport) -> None:
     """A million calls and a reader that is stopped: what is delivered and what is lost are all that were made."""
     with running(transport) as program:

@@ -185,7 +185,7 @@ def test_a_thread_is_counted_alone(catalog: Catalog) -> None:
     os.close(writing)
 
 
-@pytest.mark.spec("SRC-5", "COL-4")
+@pytest.mark.spec("SRC-5")
 def test_calls_whose_row_has_no_room_are_counted(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands in the rows and what is lost are the calls that were made, with the reason."""
     monkeypatch.setattr(SystemCalls, "entries", 2)
