@@ -175,18 +175,18 @@ class _Run:
     def _begin(self, measurements: Iterable[Measurement], step: Callable[[Measurement], None]) -> None:
         """Take a step towards the window with each of these, which are all there are once each has taken it.
 
-        What a family's name asked, and is refused, is left out; it is raised where nothing else remains.
+        Every refusal is raised at once. What a family's name asked, and is refused, is left out; it is raised where
+        nothing else remains.
         """
         refused: list[tuple[Measurement, Refused]] = []
         for measurement in measurements:
             try:
                 step(measurement)
             except Refused as refusal:
-                if self.resolved.session.composition is None:
-                    raise self._name(measurement, refusal) from refusal
                 refused.append((measurement, refusal))
-        if refused and len(refused) == len(self.measurements):
-            raise combine_refusals([why for _, why in refused])
+        is_composed = self.resolved.session.composition is not None
+        if refused and (not is_composed or len(refused) == len(self.measurements)):
+            raise combine_refusals([self._name(measurement, why) for measurement, why in refused])
         for measurement, why in refused:
             measurement.stop()
             self.measurements.remove(measurement)

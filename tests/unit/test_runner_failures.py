@@ -59,6 +59,18 @@ def test_a_refusal_before_the_release_leaves_nothing(
 
 
 @pytest.mark.spec("RUN-2")
+def test_every_request_that_is_refused_is_named_at_once() -> None:
+    """Whoever mends one thing after the other starts the run as often."""
+    first = mine("RefusesPrepare", SYSTEM)
+    second = attrs.evolve(first, request=attrs.evolve(first.request, id="second"))
+    with pytest.raises(Refused) as caught:
+        run_all(first, mine("Diary", SYSTEM), second)
+    assert "test.refusesprepare: it is not here" in caught.value.reason
+    assert "second: it is not here" in caught.value.reason
+    assert calls("test.diary") == ["prepare", "stop"]
+
+
+@pytest.mark.spec("RUN-2")
 def test_a_program_that_is_not_there_is_refused_before_anything_is_prepared() -> None:
     """The search comes first."""
     with pytest.raises(MachineRefused, match="in no folder of PATH"):
