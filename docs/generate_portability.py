@@ -20,6 +20,10 @@ CONFIGURATIONS = {
     "user": ("An ordinary user", "without any capability, at `kernel.perf_event_paranoid` 3, as Debian leaves it"),
     "no-btf": ("Without the kernel's types", "an empty folder in place of `/sys/kernel/btf`"),
     "no-tracefs": ("Without tracefs", "neither tracefs nor debugfs is mounted"),
+    "low-memlock": (
+        "With little locked memory",
+        "Linux 5.10 alone, where a process may lock 64 KiB, as it may where nobody raised it: elsewhere nothing does",
+    ),
     "no-controllers": ("Without cgroup2's controllers", "cgroup2 is mounted and no controller is on"),
 }
 
@@ -31,9 +35,9 @@ not here is asked in the same way when omn runs: `omn list` says what your machi
 
 A cell is the mechanism that serves, or why none does: `missing` (not on this kernel), `restricted` (closed to this
 user), `uncollected` (no program reads it yet). What is `refused` is there and does not begin: before Linux 5.11 the
-maps of eBPF programs are charged to the locked-memory limit, 64 KiB until it is raised (`ulimit -l unlimited`). The
-guests have two cpus without hardware counters, sensors or graphics cards, so that what needs those is missing in every
-one.
+maps of eBPF programs are charged to the limit of locked memory, which is 64 KiB until it is raised (`ulimit -l
+unlimited`) and is raised here, unless the page says otherwise. The guests have two cpus without hardware counters,
+sensors or graphics cards, so that what needs those is missing in every one.
 """
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpu", "io", "memory", "pids")
 _GROUP = _CGROUPS / "portability"
 _NOBODY = 65534
+_POORER = ("no-btf", "no-tracefs", "no-controllers")
+"""What lacks something that a mechanism is chosen by: where the same one is chosen as before, it does the same."""
+
+_LOCKED_BYTES = 64 << 10
 _FIRST = Path("/tmp/root.json")
 """What the machine answered as it is, for the configurations that come after."""
 
@@ -32,6 +37,8 @@ _LIMIT_S = 600
 def main() -> None:
     """Fill the cells that the kernel's command line names."""
     words = dict(word.partition("=")[::2] for word in Path("/proc/cmdline").read_text().split())
+    # Before Linux 5.11 eBPF's maps are charged to this limit; what the usual one refuses has a cell of its own.
+    _limit_locked_memory(resource.RLIM_INFINITY)
     _load_modules()
     _make_disk()
     _GROUP.mkdir()
@@ -44,6 +51,11 @@ def main() -> None:
             report.flush()
         report.write(json.dumps({"cell": "done", "release": Path("/proc/sys/kernel/osrelease").read_text().strip()}))
         report.write("\n")
+
+
+def _limit_locked_memory(size_bytes: int) -> None:
+    """Set what this process and those it starts may lock in memory; root may raise it again."""
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (size_bytes, size_bytes))
 
 
 def _load_modules() -> None:
@@ -67,9 +79,10 @@ def _ask(cell: str) -> dict[str, Any]:
     """Ask everything of the machine in one configuration, as root or as the user that the configuration names."""
     number = _NOBODY if cell == "user" else 0
     cache = _keep_cache(number)
+    known = [str(_FIRST)] if cell in _POORER and _FIRST.exists() else []
     with CONFIGURATIONS[cell]():
         filled = _run(
-            [sys.executable, "/portability/inside/asking.py", *([str(_FIRST)] if _FIRST.exists() else [])],
+            [sys.executable, "/portability/inside/asking.py", *known],
             user=number,
             group=number,
             extra_groups=[],
@@ -130,12 +143,21 @@ def _without_controllers() -> Iterator[None]:
     _switch_controllers("+")
 
 
+@contextlib.contextmanager
+def _with_little_locked_memory() -> Iterator[None]:
+    """Keep to what a process may lock where nobody raised it: 64 KiB."""
+    _limit_locked_memory(_LOCKED_BYTES)
+    yield
+    _limit_locked_memory(resource.RLIM_INFINITY)
+
+
 CONFIGURATIONS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "root": contextlib.nullcontext,
     "user": contextlib.nullcontext,
     "no-btf": _without_types,
     "no-tracefs": _without_tracefs,
     "no-controllers": _without_controllers,
+    "low-memlock": _with_little_locked_memory,
 }
 """What is done to the machine for each configuration, and undone after it."""
 
