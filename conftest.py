@@ -6,9 +6,14 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from skips import is_expected
 
 pytest_plugins = ["omn_core.testing.fixtures"]
+
+# How long an example takes is the machine's other work's as much as its own.
+settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded")
 
 # A `python3 -c` of a test would find the tree's own packages before the installed ones, which are what is tested.
 os.environ.setdefault("PYTHONSAFEPATH", "1")

@@ -21,7 +21,7 @@ _tables = st.fixed_dictionaries(
 
 
 @given(table=_tables)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_table_reads_back_as_it_was_written(tmp_path: Path, table: Table) -> None:
     """Whatever differs between kernels and configurations, and whatever a test said when it skipped."""
     write_table(tmp_path, table, SERIES, "guest")

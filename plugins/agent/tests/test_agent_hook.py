@@ -163,7 +163,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(payload=st.dictionaries(NAMES, VALUES, max_size=6), content=st.booleans())
 def test_both_clients_keep_the_same(folder: Path, payload: dict[str, Any], content: bool) -> None:
     """The compiled client's filter and the slow one's agree on any object."""

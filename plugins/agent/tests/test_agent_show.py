@@ -413,7 +413,7 @@ def test_memory_is_of_the_agents_events_and_not_of_the_file(tmp_path: Path) -> N
     assert peak < 12 << 20
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_bytes_are_an_answer_or_a_refusal(tmp_path: Path, data: st.DataObject) -> None:
     """A recording with bytes changed, taken away or put in never ends in anything else."""

@@ -93,7 +93,7 @@ def test_what_a_running_process_has_mapped_stands_under_every_record() -> None:
 EVENTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(0, 30)), max_size=20)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(EVENTS, st.lists(st.tuples(st.integers(0, 70), st.integers(0, 35)), min_size=1, max_size=40))
 @pytest.mark.spec("STK-3")
 def test_many_samples_at_once_find_what_each_would_alone(

@@ -274,7 +274,7 @@ def small_image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.mark.spec("SEC-4")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_damaged_image_is_an_error_or_an_answer(small_image: bytes, data: st.DataObject) -> None:
     """Headers, tables and relocations overwritten anywhere, the end cut off: an ElfError, or names of what is left."""

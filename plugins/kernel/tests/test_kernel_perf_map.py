@@ -123,7 +123,7 @@ def test_a_map_is_read_to_a_bound(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.spec("SEC-4")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(content=st.lists(st.one_of(st.binary(max_size=40), st.from_regex(rb"[0-9a-f]{1,20} [0-9a-f]{1,20} .*"))))
 def test_any_bytes_are_a_map(content: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
     """Lines that are none are left out: nothing is raised, and every answer is a line's."""
@@ -138,7 +138,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=30
 
 
 @pytest.mark.spec("STK-7")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(RANGES)
 def test_a_range_is_kept_when_no_later_one_overlaps_it(ranges: list[tuple[int, int]]) -> None:
     """Against every pair."""

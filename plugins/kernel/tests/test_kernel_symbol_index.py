@@ -115,7 +115,7 @@ def test_a_size_that_wraps_around_reaches_to_the_end() -> None:
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.integers(0, 3)), max_size=25)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(RANGES)
 @pytest.mark.spec("STK-3")
 def test_a_search_in_the_index_answers_as_a_search_through_all(ranges: list[tuple[int, int, int]]) -> None:

@@ -473,7 +473,7 @@ def libc_frames() -> tuple[bytes, int]:
 
 
 @pytest.mark.spec("SEC-4")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_damaged_tables_and_any_stack_end_in_a_reason(libc_frames: tuple[bytes, int], data: st.DataObject) -> None:
     """Bytes overwritten anywhere, registers and stacks of anything: no more addresses than asked for, and a reason."""
