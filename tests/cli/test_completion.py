@@ -38,7 +38,7 @@ def offered(registry: Registry, *words: str) -> dict[str, str]:
         (("mem.faults", "-m", "count", "-e", ""), ["count", "rate"], ["summary"]),
         (("mem.faults", "--mode", "poll", "-e", "s"), ["summary"], ["count"]),
         (("mem.faults", "-m", "poll", "-e", "topk:3@c"), ["topk:3@comm"], ["topk:3@task"]),
-        (("mem.faults", "--keys", ""), ["task", "proc", "comm"], ["cpu"]),
+        (("mem.faults", "--keys", ""), ["task", "proc", "comm"], ["iface"]),
         (("mem.faults", "--keys", "task,"), ["task,proc", "task,comm"], ["task,task"]),
         (("mem.faults", "--filter", "co"), ["comm"], ["task"]),
         (("mem.rss", "--value", ""), ["rss_bytes"], ["comm"]),
