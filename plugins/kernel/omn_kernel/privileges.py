@@ -105,7 +105,8 @@ def explain(
         reason = f"{name} is missing, and no_new_privs is set, so that executing a file grants nothing"
         return reason, "start omn from a process without no_new_privs that has the capability"
     # A program that reads the kernel takes both, and whoever grants one is told of the other.
-    wanted = ["bpf", "perfmon"] if capability == "bpf" else [capability, *beside]
+    is_program = capability == "bpf" or (capability == "perfmon" and privileges.has("bpf"))
+    wanted = ["bpf", "perfmon"] if is_program else [capability, *beside]
     missing = " and ".join([name, *(f"CAP_{other.upper()}" for other in beside)])
     return f"{missing} {'are' if beside else 'is'} missing", describe_grant(wanted)
 
@@ -135,9 +136,13 @@ def describe_grant(capabilities: list[str]) -> str:
 
 
 def refuse_permission(what: str, capability: str, error: OSError) -> Probe:
-    """Answer restricted for a call that was refused: with the missing capability if it is missing, else as it is."""
+    """Answer restricted for a call that was refused: with the missing capability if one is missing, else as it is."""
     name = errno.errorcode.get(error.errno or 0, str(error.errno))
-    if read_privileges("/").has(capability):
+    privileges = read_privileges("/")
+    # What CAP_BPF alone does not open to a program is the kernel's memory, which CAP_PERFMON does beside it.
+    takes = ["bpf", "perfmon"] if capability == "bpf" else [capability]
+    missing = next((one for one in takes if not privileges.has(one)), None)
+    if missing is None:
         return Probe(State.RESTRICTED, f"{what} is refused with {name} although CAP_{capability.upper()} is in effect")
-    reason, remedy = explain(capability)
+    reason, remedy = explain(missing)
     return Probe(State.RESTRICTED, f"{what} is refused with {name}: {reason}", remedy)

@@ -160,6 +160,16 @@ def test_a_refusal_with_the_capability_in_effect_advises_none(monkeypatch: pytes
     assert answer.remedy is None
 
 
+def test_a_program_that_may_load_and_not_read_the_kernel_names_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With CAP_BPF and no CAP_PERFMON the one that is missing is named, and the grant keeps the one that is there."""
+    held = 1 << CAPABILITIES["bpf"]
+    monkeypatch.setattr(privileges, "read_privileges", lambda sysroot: Privileges(held, held, ALL, False))
+    monkeypatch.setattr(privileges, "find_file_grant", lambda path: None)
+    answer = refuse_permission("raw tracepoint sched_switch", "bpf", OSError(errno.EPERM, "x"))
+    assert answer.reason == "raw tracepoint sched_switch is refused with EPERM: CAP_PERFMON is missing"
+    assert answer.remedy == describe_grant(["bpf", "perfmon"])
+
+
 @pytest.mark.spec("PRB-6", "SEC-5")
 def test_the_command_that_is_advised_grants_what_it_says() -> None:
     """Run as it is printed, it gives a process of the same user the capability and no other."""
