@@ -110,6 +110,19 @@ def test_what_was_off_queued_and_on_the_cpu_is_the_threads_life(omn: Command, tm
     assert sum(row["off_ns"] for row in rows if row["state"] == "interruptible") >= 0.95 * 20 * 4_000_000
 
 
+def test_a_thread_that_is_made_to_give_way_waits_for_a_cpu_all_the_time(omn: Command) -> None:
+    """Nothing of its gap is time off the cpu for another reason, to the nanosecond."""
+    code = "import os\nfor _ in range(200): os.sched_yield()"
+    asked = ["-m", "trace", "-e", "raw", "--filter", 'state == "runnable"', "--format", "json"]
+    pair = f"taskset -c 0 {sys.executable} -c '{code}' & taskset -c 0 {sys.executable} -c '{code}'; wait"
+    ran = omn("sched.offcpu", *asked, "--", "sh", "-c", pair)
+    assert ran.code == 0, ran.stderr
+    rows = [row["attrs"] for row in ran.result["raw"]]
+    assert len(rows) > 100
+    assert any(row["queued_ns"] > 0 for row in rows)
+    assert {row["off_ns"] for row in rows} == {0}
+
+
 @pytest.mark.spec("REQ-10")
 def test_a_thread_that_sleeps_all_the_time_counts_the_window(omn: Command, asleep: subprocess.Popen[bytes]) -> None:
     """It was off the cpu before anybody looked and is still: one event of the whole window, that has not ended."""

@@ -116,6 +116,10 @@ class OffCpuProgram:
             program.move(R9, 0)
         with program.when(R9, ">", R0):
             program.move(R9, R0)
+        # One that was made to give way is stamped on its queue a little before it leaves: all of its gap is the wait.
+        program.get(R1, left, "state")
+        with program.when(R1, "==", 0):
+            program.move(R9, R0)
         program.compute(R0, "-=", R9)
         program.set(left, "off_ns", R0)
         program.set(left, "queued_ns", R9)
