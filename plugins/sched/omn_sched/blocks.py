@@ -66,15 +66,15 @@ class Blocks(StreamCollector):
 
     def attach(self, target: BoundTarget) -> None:
         """Follow what the target maps where stacks are asked for, attach, and begin with who is off the cpu."""
+        window = self.resolved.request.window
+        is_held = target.launched and not (window and window.start_ns)
         if self._stacks is not None:
-            window = self.resolved.request.window
-            is_held = target.launched and not (window and window.start_ns)
             self._followed = FollowedTasks(self.context.sysroot, self._sources)
             now_ns = self.context.clock()
             self._task_records = TaskRecords(target, self._followed, now_ns, is_held=is_held)
         super().attach(target)
         self._fields.look()
-        if not target.launched:
+        if not is_held:
             self._begin_with_sleepers(target)
 
     def _begin_with_sleepers(self, target: BoundTarget) -> None:

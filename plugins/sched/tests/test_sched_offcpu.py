@@ -154,6 +154,18 @@ def test_a_launched_sleeper_is_unfinished_when_the_window_closes(omn: Command) -
     assert get_emit(ran.result, "count")["value"] == pytest.approx(window["closed_ns"] - window["opened_ns"], rel=0.5)
 
 
+def test_a_launched_sleeper_counts_a_window_that_begins_later(omn: Command, tmp_path: Path) -> None:
+    """It was off the cpu before its window's start and is still, which is all that there is of it."""
+    session = tmp_path / "session.yaml"
+    asked = "mode: trace, emits: [raw], target: {launch: [sleep, '15']}, window: {start: 400ms, stop: 700ms}"
+    session.write_text(f"requests:\n  - {{source: sched.offcpu, {asked}}}\n")
+    ran = omn("-f", str(session), "--format", "json")
+    assert ran.code == 0, ran.stderr
+    (row,) = ran.result["raw"]
+    assert row["attrs"]["off_ns"] >= row["ts_ns"] - ran.result["window"]["opened_ns"]
+    assert ran.result["fields"]["unfinished"] == 1
+
+
 @pytest.mark.spec("EVT-6")
 def test_without_stacks_nothing_is_read_from_them(omn: Command) -> None:
     """It is the request's mistake, and a way to walk that programs have not is the build's."""
