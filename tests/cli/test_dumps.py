@@ -210,7 +210,7 @@ def test_the_variable_stands_in_for_the_option_where_a_program_is_launched(omn: 
 def test_listings_have_the_shape_others_read(omn: Any) -> None:
     """`omn list` and `omn plugins` as JSON hold the contract's fields, each source once."""
     listing = omn("list", "--format", "json").document
-    assert set(listing) == {"sources", "defaults"}
+    assert set(listing) == {"sources", "defaults", "walks"}
     for source in listing["sources"]:
         assert {
             "id",

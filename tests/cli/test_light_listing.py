@@ -16,6 +16,6 @@ def test_nothing_heavy_is_imported_to_list(tmp_path: Path) -> None:
     environment = {"OMN_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     for _ in range(2):  # the first writes the catalog's cache
         ran = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+            [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True, env=environment
         )
     assert ran.stderr == "[]\n"
