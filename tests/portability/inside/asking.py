@@ -131,6 +131,9 @@ def _find_class(completed: Completed, refused: Refused, registry: Registry, prob
         return "uncollected"
     if not isinstance(refused, MachineRefused):
         return "not served"
+    bound = probes.find_place(completed.target)
+    if bound is not None:
+        completed = attrs.evolve(completed, target=bound.target, bound=bound)
     states = {judge(completed, backend, registry, probes).link.state for backend in completed.entry.chain}
     return next((state.value for state in _WORST_FIRST if state in states), "refused")
 

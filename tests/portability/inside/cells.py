@@ -30,7 +30,6 @@ _LOCKED_BYTES = 64 << 10
 _FIRST = Path("/tmp/root.json")
 """What the machine answered as it is, for the configurations that come after."""
 
-_TESTS = "/portability/guest"
 _LIMIT_S = 600
 
 
@@ -165,18 +164,11 @@ CONFIGURATIONS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 def run_tests() -> dict[str, Any]:
     """Run the tests in `guest`, and return the outcome of each by its name."""
     written = Path("/tmp/guest.xml")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        f"--junitxml={written}",
-        "/portability/guest",
-    ]
+    options = ["-q", "-W", "error", "-p", "no:cacheprovider", f"--junitxml={written}"]
+    command = [sys.executable, "-m", "pytest", *options, "/portability/guest"]
+    environment = {**os.environ, "OMN_CACHE_DIR": str(_keep_cache(0))}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False, env=environment)
     except subprocess.TimeoutExpired as error:
         return {"failure": f"not done within {_LIMIT_S} s: {error.stdout!r}"}
     if not written.exists():

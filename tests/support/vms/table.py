@@ -61,11 +61,14 @@ def _parse_file(text: str, series: tuple[str, ...]) -> dict[str, Rows]:
 
 
 def write_table(folder: Path, table: Table, series: Iterable[str], tests: str) -> None:
-    """Write the files of a table, each row by the name of its source and the question."""
+    """Write the files of a table, each row by the name of its source and the question.
+
+    A cell that is not there, since its configuration is of other kernels alone, is taken for root's.
+    """
     every = tuple(series)
     for configuration in {configuration for configuration, _ in table}:
-        cells = {one: table[configuration, one] for one in every}
-        under = {one: {} if configuration in (WHOLE, tests) else table[WHOLE, one] for one in every}
+        under: dict[str, Rows] = {one: {} if configuration in (WHOLE, tests) else table[WHOLE, one] for one in every}
+        cells = {one: table.get((configuration, one), under[one]) for one in every}
         (folder / f"{configuration}.yaml").write_text(_render_file(cells, under))
 
 
