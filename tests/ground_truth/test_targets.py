@@ -227,7 +227,7 @@ def list_open(pid: int) -> list[str]:
 
 
 def list_process_requests(omn: Any, catalog: Catalog, registry: Registry, pids: Sequence[int]) -> list[dict[str, Any]]:
-    """Return a request on every mechanism that reads files of processes here, its rows listed."""
+    """Return a request on every mechanism that reads files of processes here, the rows of each listed."""
     listing = omn("list", "--format", "json").document["sources"]
     states = {(one["id"], backend["id"]): backend["state"] for one in listing for backend in one["backends"]}
     requests = []
@@ -243,7 +243,9 @@ def list_process_requests(omn: Any, catalog: Catalog, registry: Registry, pids: 
         if states[source, identifier] == "available" and modes:
             asked = {"source": source, "backend": identifier, "mode": modes[0], "emits": ["raw"]}
             more = {"interval": "50ms"} if modes[0] == "poll" else {}
-            requests.append({**asked, **more, "target": {"pid": list(pids)}})
+            # A key of processes divides what would be one figure of the whole target.
+            keys = [key for key in ("proc", "task") if key in entry.keys_of(backend)][:1]
+            requests.append({**asked, **more, "keys": keys, "target": {"pid": list(pids)}})
     return requests
 
 
