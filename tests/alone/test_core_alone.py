@@ -21,7 +21,7 @@ def test_the_listing_says_how_to_get_a_family(omn: Any) -> None:
 
 def test_a_listing_as_json_is_empty(omn: Any) -> None:
     """The listing's shape stands with nothing in it."""
-    assert omn("list", "--format", "json").document == {"sources": [], "defaults": []}
+    assert omn("list", "--format", "json").document == {"sources": [], "defaults": [], "walks": []}
 
 
 @pytest.mark.parametrize(

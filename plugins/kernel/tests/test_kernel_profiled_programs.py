@@ -93,6 +93,9 @@ with subprocess.Popen([path("gone"), "250"]) as child:
             if b"250" in file.read() and os.readlink(f"/proc/{child.pid}/exe") == path("gone"):
                 break
     os.unlink(path("gone"))
+for build in ("one", "two"):  # each for as long as it takes that somebody looks
+    place(build, "swapped")
+    run(path("swapped"), 250)
 for kind in ("", "bare"):
     for _ in range(8):
         for build in ("one", "two"):
@@ -108,9 +111,9 @@ run("unshare", "--mount", "--pid", "--fork", "sh", "-c", covered)
 run(path("stripped"), 80)
 if os.path.exists(path("small")):
     run(path("small"))
-planted = "echo 10000000 100 planted > $0-$$.map; touch -d '1 hour ago' $0-$$.map; exec $1 80"
+planted = "echo 10000000 100 planted > $0-$$.map; touch -d '1 hour ago' $0-$$.map; exec $1 300"
 if os.path.exists(path("generates")):
-    for words in ((path("generates"), "80", "a;b c 7"), ("sh", "-c", planted, maps, path("planted"))):
+    for words in ((path("generates"), "300", "a;b c 7"), ("sh", "-c", planted, maps, path("planted"))):
         with subprocess.Popen(words) as child, open(path("maps"), "a") as told:
             print(f"{maps}-{child.pid}.map", file=told)
 """
@@ -195,10 +198,13 @@ def test_a_program_whose_file_was_deleted_is_named(profiled: Profiled) -> None:
 
 @pytest.mark.spec("STK-5")
 def test_files_that_take_turns_at_a_path_are_told_apart_by_their_builds(profiled: Profiled) -> None:
-    """One after another within ticks, where the number of an inode is used again: 64 ms of the one, 32 of the other."""
+    """One after another within ticks, where the number of an inode is used again: 64 ms of the one, 32 of the other.
+
+    Both after 250 ms of each: no more of either than there was, and most of it.
+    """
     found = profiled.find("swapped")
-    assert 30 < found["work_one", "symtab"] < 80
-    assert 12 < found["work_two", "symtab"] < 45
+    assert 240 < found["work_one", "symtab"] < 322
+    assert 225 < found["work_two", "symtab"] < 290
     assert len(profiled.answer["builds"][str(profiled.folder / "swapped")]) == 2
 
 
@@ -207,10 +213,10 @@ def test_files_that_take_turns_at_a_path_are_told_apart_by_their_builds(profiled
 def test_a_file_that_was_written_anew_in_place_does_not_name_what_ran_before(profiled: Profiled, kind: str) -> None:
     """90 ms of what is gone and 30 of what stands there: the 90 have no name, and it is said why."""
     found = profiled.find(f"{kind}rewritten")
-    assert 20 < found["work_two", "symtab"] < 45
+    assert 12 < found["work_two", "symtab"] < 45
     assert ("work_one", "symtab") not in found
     unnamed = {label: weight for (label, by), weight in found.items() if by is None}
-    assert sum(unnamed.values()) > 70
+    assert sum(unnamed.values()) > 60
     assert all(label.startswith(f"{kind}rewritten+0x") for label in unnamed)
     path = profiled.folder / f"{kind}rewritten"
     reason = "it was written to since it was mapped" if kind else "another file stands at its path now"
@@ -223,7 +229,7 @@ def test_files_without_a_build_id_are_named_by_themselves_or_not_at_all(profiled
     found = profiled.find("bareswapped")
     assert found.get(("work_one", "symtab"), 0) < 80
     assert found.get(("work_two", "symtab"), 0) < 45
-    assert sum(found.values()) > 70
+    assert sum(found.values()) > 50
 
 
 @pytest.mark.spec("STK-5")
@@ -261,8 +267,8 @@ def test_generated_code_is_named_by_its_own_map_alone(profiled: Profiled) -> Non
         pytest.skip("the code that the program writes runs on x86-64 alone")
     found = profiled.find("[anon]")
     assert {label for label, _ in found} == {"a;b c 7", "[anon]"}
-    assert found["a;b c 7", "perf-map"] > 60
-    assert found["[anon]", None] > 60
+    assert found["a;b c 7", "perf-map"] > 240
+    assert found["[anon]", None] > 240
     assert any(
         said.startswith("the perf map of process ") and said.endswith("it was last written before the process began")
         for said in profiled.facts
