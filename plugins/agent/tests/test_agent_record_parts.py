@@ -15,7 +15,7 @@ from omn_agent.harness import Harness
 from omn_agent.hook import client
 from omn_agent.importing.session import Session
 from omn_agent.recorder import follow
-from omn_agent.recorder.clock import Reading, Timeline
+from omn_agent.recorder.clock import Reading, Timeline, read_file_clock
 from omn_agent.recorder.event import HarnessEvent, Launch
 from omn_agent.recorder.findings import Findings, Window
 from omn_agent.recorder.follow import Follower
@@ -138,6 +138,14 @@ def test_a_line_that_is_too_long_is_passed_over_and_counted(tmp_path: Path, monk
         found += list(follower.read(path))
     assert found == [{"n": 1}, {"n": 2}]
     assert (follower.too_long > 0, follower.malformed, follower.has_more(path)) == (True, 1, False)
+
+
+def test_a_file_that_is_written_at_once_is_never_older_than_the_beginning(tmp_path: Path) -> None:
+    """A harness may have written all that it does within the step of the clock in which the recording began."""
+    for number in range(50):
+        follower, path = Follower(read_file_clock()), tmp_path / f"{number}.jsonl"
+        path.write_text('{"n":1}\n')
+        assert list(follower.read(path)) == [{"n": 1}]
 
 
 def test_a_file_that_nobody_wrote_meanwhile_is_left_alone_until_somebody_does(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import attrs
 from omn_export.perfetto.tracks import Clock, ClockSnapshot
 
 _TRIES = 5
+_REALTIME_COARSE = 5
+"""CLOCK_REALTIME_COARSE of <linux/time.h>, which Python has no name for."""
 
 
 @attrs.frozen
@@ -44,6 +46,14 @@ def _read_once() -> Reading:
     realtime_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
     after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     return Reading((before_ns + after_ns) // 2, boottime_ns, realtime_ns, after_ns - before_ns)
+
+
+def read_file_clock() -> int:
+    """Read the clock that file systems stamp with, which steps some milliseconds at a time and so is behind the other.
+
+    A file that is written from now on is never stamped earlier.
+    """
+    return time.clock_gettime_ns(_REALTIME_COARSE)
 
 
 def find_boot() -> str | None:

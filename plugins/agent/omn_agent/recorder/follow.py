@@ -27,7 +27,7 @@ class _Followed:
 
 @attrs.define
 class Follower:
-    """Reads what files grow by. Only those that changed since `since_ns`, on the wall clock, are read at all."""
+    """Reads what files grow by. Only those that changed since `since_ns`, on the clock of files, are read at all."""
 
     since_ns: int
     malformed: int = 0

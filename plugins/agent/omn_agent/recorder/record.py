@@ -15,7 +15,7 @@ from omn_agent.content import is_content_kept
 from omn_agent.encoding.write import write_recording
 from omn_agent.files import refuse_existing, write_new
 from omn_agent.harness import Harness
-from omn_agent.recorder.clock import find_boot, read_clocks
+from omn_agent.recorder.clock import find_boot, read_clocks, read_file_clock
 from omn_agent.recorder.compose import Composed, compose
 from omn_agent.recorder.event import EventSource, Launch
 from omn_agent.recorder.folder import drop_folder, get_journal_folder, list_orphans, make_folder
@@ -170,7 +170,7 @@ def _launch(
         for text in asked.degradations:
             journal.add("degraded", text=text)
             wish.say(text)
-    reading = read_clocks()
+    since_ns, reading = read_file_clock(), read_clocks()
     journal.add("clock", clocks=attrs.astuple(reading))
     launched = launch(plan.argv, plan.environment)
     return Recorder(
@@ -180,6 +180,6 @@ def _launch(
         sources,
         launched,
         wakeup,
-        Follower(reading.realtime_ns),
+        Follower(since_ns),
         [reading],
     )
