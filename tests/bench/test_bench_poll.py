@@ -70,7 +70,7 @@ def test_polling_five_hundred_resident_sets_costs_no_more_than_pidstat(omn: Any,
     long, _ = spend([*pidstat, str(READINGS)], {**os.environ, "LC_ALL": "C"})
     short, _ = spend([*pidstat, "1"], {**os.environ, "LC_ALL": "C"})
     theirs = (long - short) / ((READINGS - 1) * PROCESSES)
-    window, samples = spend_in_window(omn, ["mem.rss", "--pid", pids])
+    window, samples = spend_in_window(omn, ["mem.rss", "--keys", "proc", "--pid", pids])
     assert samples >= READINGS * PROCESSES
     ours = window / samples
     print(f"\na sample: omn {ours * 1e6:.2f} us, pidstat {theirs * 1e6:.2f} us of cpu ({ours / theirs:.2f}x)")

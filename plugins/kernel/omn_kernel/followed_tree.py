@@ -11,6 +11,7 @@ from omn_kernel.followed import Followed, Round, Row, Source, follow_named, read
 from omn_kernel.heirs import Heirs
 from omn_kernel.polled import raise_descriptor_limit, restore_descriptor_limit
 from omn_kernel.procfs.process import ProcessGone, find_process_key
+from omn_kernel.procfs.task import TaskStat
 from omn_kernel.procfs.tree import Member, ProcessTree
 
 _MOST_PASSES = 3
@@ -51,6 +52,7 @@ class FollowedTree(Generic[Row]):
         self.named = follow_named(target, context, open_source)
         self.started = 0
         self._members: dict[Member, Followed[Row]] = {}
+        self._found: dict[Followed[Row], Member] = {}
         self._final: set[Followed[Row]] = set()
         self._heirs = Heirs()
         self._latest: dict[Followed[Row], tuple[Row, int]] = {}
@@ -84,6 +86,11 @@ class FollowedTree(Generic[Row]):
         rows, read_ns = [row for row, _ in self._latest.values()], [at_ns for _, at_ns in self._latest.values()]
         return Round(list(self._latest), rows, read_ns, self._inherited, self._lost)
 
+    def find_stat(self, process: Followed[Row]) -> TaskStat | None:
+        """Find what the last reading's walk read of a process, None for one that it never found."""
+        member = self._found.get(process)
+        return None if member is None else member.stat
+
     def _walk(self) -> Sequence[Member]:
         """Find the tree, follow who is new, and let go of who went. At first it is found twice: a list may miss one."""
         walk = self.tree.walk()
@@ -92,7 +99,8 @@ class FollowedTree(Generic[Row]):
         self._make_room(len(walk.members))
         for member in walk.members:
             if member not in self._members:
-                self._members[member] = self._follow(member)
+                followed = self._members[member] = self._follow(member)
+                self._found[followed] = member
         for member, heir in self._heirs.settle(walk):
             process = self._members.pop(member, None)
             if process is not None:
@@ -101,6 +109,7 @@ class FollowedTree(Generic[Row]):
 
     def _let_go(self, process: Followed[Row], heir: Followed[Row] | None) -> None:
         process.source.close()
+        self._found.pop(process, None)
         if heir is not None:
             self._inherited.append((process, heir))
             self._latest.pop(process, None)  # what it did since its last round is in its heir's

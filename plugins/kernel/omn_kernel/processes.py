@@ -12,6 +12,7 @@ from omn_kernel.followed import Followed, FollowedProcesses, Round, Row, Source,
 from omn_kernel.followed_tree import FollowedTree
 from omn_kernel.polling import PolledCollector
 from omn_kernel.procfs.process import find_comm, find_parent
+from omn_kernel.procfs.task import TaskStat
 from omn_kernel.procfs.tree import Member
 from omn_kernel.tree_accounts import TreeAccounts
 
@@ -63,10 +64,18 @@ class ProcessCollector(PolledCollector[Round[Row]], ABC):
     def _find_comm(self, whose: Whose) -> bytes | None:
         if isinstance(whose, Together):
             return whose.comm
-        return find_comm(self.context.sysroot, whose.pid, whose.tid)
+        stat = self._find_stat(whose)
+        return find_comm(self.context.sysroot, whose.pid, whose.tid) if stat is None else stat.comm
 
     def _find_parent(self, whose: Whose) -> int | None:
-        return whose.parent if isinstance(whose, Together) else find_parent(self.context.sysroot, whose.pid)
+        if isinstance(whose, Together):
+            return whose.parent
+        stat = self._find_stat(whose)
+        return find_parent(self.context.sysroot, whose.pid) if stat is None else stat.parent
+
+    def _find_stat(self, process: Followed[Row]) -> TaskStat | None:
+        """Find what was read of a process to find its tree, which says what it is called and whose child it is."""
+        return self.followed.find_stat(process) if isinstance(self.followed, FollowedTree) else None
 
 
 class ProcessTreeCollector(ProcessCollector[Row], ABC):

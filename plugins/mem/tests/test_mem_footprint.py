@@ -167,7 +167,8 @@ def test_names_are_read_where_an_answer_can_show_them(machine: Sysroot, drive: D
     target = make_target(12, 4194301)
     with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, emit="raw", keys=("task",)) as driver:
         assert [row["comm"] for row in driver.sample()] == ["first", "\udcff\udcfe) R 1 ("]
-        machine.write("/proc/12/comm", "renamed\n")
+        stat = machine.path("/proc/12/stat")
+        stat.write_bytes(stat.read_bytes().replace(b"(first)", b"(renamed)"))
         assert driver.sample()[0]["comm"] == "renamed"
     with drive("mem.rss", "fs:proc:statm", target, sysroot=machine, keys=("comm",)) as driver:
         assert driver.sample()[0]["comm"] == "renamed"
