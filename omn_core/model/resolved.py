@@ -108,6 +108,14 @@ class ResolvedRequest:
         """
         return name in (*self.keys, *self.filter_fields) or any(emit.attribute == name for emit in self.emits)
 
+    def begins_held(self, target: BoundTarget) -> bool:
+        """Tell whether a target's program is held when it is attached to, and runs from its execve on.
+
+        Where the request's own window starts later it runs already then.
+        """
+        window = self.request.window
+        return target.launched and not (window and window.start_ns)
+
     def shows(self, attribute: str) -> bool:
         """Tell whether the answer can show an attribute: as a key or its label, in the filter, by an emit, in raw rows.
 

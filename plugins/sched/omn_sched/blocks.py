@@ -66,8 +66,7 @@ class Blocks(StreamCollector):
 
     def attach(self, target: BoundTarget) -> None:
         """Follow what the target maps where stacks are asked for, attach, and begin with who is off the cpu."""
-        window = self.resolved.request.window
-        is_held = target.launched and not (window and window.start_ns)
+        is_held = self.resolved.begins_held(target)
         if self._stacks is not None:
             self._followed = FollowedTasks(self.context.sysroot, self._sources)
             now_ns = self.context.clock()

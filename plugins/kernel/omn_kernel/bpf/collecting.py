@@ -74,8 +74,7 @@ class ProgramCollector(CollectorBase, ABC):
 
     def attach(self, target: BoundTarget) -> None:
         """Load the programs and attach them, those that follow the target's processes before those that ask."""
-        window = self.resolved.request.window
-        is_held = target.launched and not (window and window.start_ns)
+        is_held = self.resolved.begins_held(target)
         self.types = self._read_types()
         self.tasks = self.hold(TargetTasks(target, is_held=is_held))
         self.tasks.load(self.programs, self.types)

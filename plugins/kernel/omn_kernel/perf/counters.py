@@ -56,7 +56,7 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
     def open_files(self, target: BoundTarget) -> None:
         """Open every event wherever the target is. Raises MachineRefused where one cannot be opened."""
         events = {name: get_event(spelled) for name, spelled in self.events.items()}
-        is_held = target.launched and not (self.resolved.request.window and self.resolved.request.window.start_ns)
+        is_held = self.resolved.begins_held(target)
 
         def make(event: PerfEvent, is_user_only: bool) -> EventAttributes:
             return EventAttributes(

@@ -102,8 +102,7 @@ class SamplingCollector(CollectorBase, ABC):
 
     def attach(self, target: BoundTarget) -> None:
         """Open the event wherever the target is, and begin; a launched program's begins at its execve."""
-        window = self.resolved.request.window
-        is_held = target.launched and not (window and window.start_ns)
+        is_held = self.resolved.begins_held(target)
         _check_rate(self.sampling)
         reads_lost = can_read_lost()
 
