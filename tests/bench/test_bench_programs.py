@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from omn_kernel.privileges import read_privileges
-from program_costs import measure_programs, timing_programs
+from program_costs import PING_PONG, measure_programs, timing_programs
 
 CALLS, SWITCHES = 300_000, 20_000
 LEAST_TIMES_BELOW_STRACE = 20
@@ -20,19 +20,6 @@ getppid, count = os.getppid, int(sys.argv[1])
 begin = time.perf_counter_ns()
 for _ in range(count): getppid()
 print((time.perf_counter_ns() - begin) / count)
-"""
-PING_PONG = f"""
-import os
-os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
-there, back = os.pipe(), os.pipe()
-child = os.fork()
-for _ in range({SWITCHES}):
-    if child:
-        os.write(there[1], b"x")
-        os.read(back[0], 1)
-    else:
-        os.read(there[0], 1)
-        os.write(back[1], b"x")
 """
 BPFTRACE_CALLS = """
 tracepoint:raw_syscalls:sys_enter { @begun[tid] = nsecs; }
@@ -58,7 +45,7 @@ def run_loop(*before: str, count: int = CALLS) -> float:
 
 
 def run_ping_pong() -> None:
-    subprocess.run([sys.executable, "-c", PING_PONG], check=True)
+    subprocess.run([sys.executable, "-c", PING_PONG, str(SWITCHES)], check=True)
 
 
 @pytest.mark.parametrize(

@@ -10,23 +10,9 @@ from typing import Any
 
 import pytest
 from omn_kernel.privileges import read_privileges
-from program_costs import measure_programs, timing_programs
+from program_costs import PING_PONG, measure_programs, timing_programs
 
 ROUNDS = 20_000
-# Two processes on one cpu hand a byte to and fro: two switches and two wakeups each time.
-PING_PONG = f"""
-import os
-os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
-there, back = os.pipe(), os.pipe()
-child = os.fork()
-for _ in range({ROUNDS}):
-    if child:
-        os.write(there[1], b"x")
-        os.read(back[0], 1)
-    else:
-        os.read(there[0], 1)
-        os.write(back[1], b"x")
-"""
 BPFTRACE = """
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @queued[args->pid] = nsecs; }
 tracepoint:sched:sched_switch
@@ -42,7 +28,7 @@ tracepoint:sched:sched_switch
 def measure(argv: Sequence[str], programs: int, environment: dict[str, str]) -> float:
     """Return the nanoseconds that the programs of a command ran for each switch and wakeup of the ping-pong."""
     spent = measure_programs(
-        argv, programs, environment, lambda: subprocess.run([sys.executable, "-c", PING_PONG], check=True)
+        argv, programs, environment, lambda: subprocess.run([sys.executable, "-c", PING_PONG, str(ROUNDS)], check=True)
     )
     assert spent.runs >= 2 * ROUNDS
     return spent.time_ns / spent.runs

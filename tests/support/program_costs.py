@@ -12,6 +12,21 @@ import attrs
 from omn_kernel.native import calls
 from omn_kernel.native._calls import lib
 
+PING_PONG = """
+import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+there, back = os.pipe(), os.pipe()
+child = os.fork()
+for _ in range(int(sys.argv[1])):
+    if child:
+        os.write(there[1], b"x")
+        os.read(back[0], 1)
+    else:
+        os.read(there[0], 1)
+        os.write(back[1], b"x")
+"""
+"""Two processes on one cpu hand a byte to and fro, so many times: two switches and two wakeups each time."""
+
 
 @attrs.frozen
 class Spent:
