@@ -149,8 +149,12 @@ class Blocks(StreamCollector):
         return (*self._sources.describe(), *notes)
 
     def degradations(self) -> tuple[str, ...]:
-        """Say how many stacks could not be kept."""
-        return (f"{self._stackless} stacks found no room and are not there",) if self._stackless else ()
+        """Say how many stacks could not be kept, and how much of what names them."""
+        said = [f"{self._stackless} stacks found no room and are not there"] if self._stackless else []
+        unheard = 0 if self._task_records is None else self._task_records.lost
+        if unheard:
+            said.append(f"{unheard} records of what tasks mapped found no room: what they would name may be unknown")
+        return tuple(said)
 
     def one_time_cpu_ns(self) -> int:
         """Return what fetching symbols cost."""
