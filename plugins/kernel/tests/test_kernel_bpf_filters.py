@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,10 +126,13 @@ def handle(pid: int) -> ProcessHandle:
 
 
 def wait_until_empty(*tables: Map) -> None:
-    """Wait until the kernel has let the tasks go, which it does some time after they ended."""
+    """Wait until the kernel has let the tasks go, which it does some time after they ended.
+
+    What is let go while this cpu reads a map is in no record, so that the reads stand apart.
+    """
     deadline = time.monotonic() + 20
     while any(len(table.read()) for table in tables) and time.monotonic() < deadline:
-        os.sched_yield()
+        time.sleep(0.02)
     assert [len(table.read()) for table in tables] == [0] * len(tables)
 
 
@@ -217,6 +221,34 @@ def test_a_process_is_followed_by_records_where_no_types_are_read(counted: Map) 
             assert read_calls(counted) == 3 * CALLS
             wait_until_empty(follower.processes, follower.threads)
         assert follower.lost.read_count() == 0
+    finally:
+        follower.close()
+
+
+@pytest.mark.spec("KRN-5")
+def test_a_number_that_was_left_behind_is_taken_from_who_starts_under_it() -> None:
+    """A record of an end may be passed over: what starts under its number next is not taken for what had it."""
+    try:
+        follower = RecordFollower()
+        programs = follower.write_record_programs()
+    except MachineRefused as refused:
+        pytest.skip(refused.reason)
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())
+    try:
+        with running(*programs):
+            # The kernel gives numbers out upwards, and begins again at its most.
+            with subprocess.Popen(["true"]) as last:
+                last.wait()
+            left = {number % most for number in range(last.pid + 1, last.pid + 5_000)}
+            for number in left:
+                follower.processes.update((number,), (0,))
+                follower.threads.update((number,), (number,))
+            with held("") as started:
+                assert started.pid in left
+                assert follower.processes.find((started.pid,)) is None
+                assert follower.threads.find((started.pid,)) is None
+                assert follower.threads.find((started.pid + 2_000) % most) is not None
+                let_run(started)
     finally:
         follower.close()
 

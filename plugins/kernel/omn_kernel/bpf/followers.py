@@ -124,7 +124,9 @@ class RecordFollower(Follower):
     """Follows processes by the records of task/task_newtask and sched/sched_process_free, without the kernel's types.
 
     A record names a thread, so that the process of each thread that is followed is kept too. One whose number was given
-    out again before the kernel let its last bearer go is forgotten with that one: no record tells the two apart.
+    out again before the kernel let its last bearer go is forgotten with that one: no record tells the two apart. The
+    kernel passes a record over that comes while its cpu reads or writes a map (trace_call_bpf in bpf_trace.c), and one of
+    an end may: a thread that starts under a number that an end left behind is not taken for what had it.
     """
 
     def __init__(self) -> None:
@@ -146,7 +148,7 @@ class RecordFollower(Follower):
         program.set(key, "id", R0)
         program.set(thread, "process", R0)
         program.look_up(self.processes, key)
-        program.jump_if(R0, "==", 0, "done")
+        program.jump_if(R0, "==", 0, "unfollowed")
         program.set(key, "id", R6)
         program.jump_if(R7, "&", _CLONE_THREAD, "thread")
         program.set(thread, "process", R6)
@@ -158,6 +160,11 @@ class RecordFollower(Follower):
         program.jump_if(R0, "==", 0, "done")
         program.label("lost")
         self.lost.emit_count(program)
+        program.jump("done")
+        program.label("unfollowed")
+        program.set(key, "id", R6)
+        program.delete(self.threads, key)
+        program.delete(self.processes, key)
         program.label("done")
         program.leave(0)
         return program
