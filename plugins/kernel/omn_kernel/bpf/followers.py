@@ -125,8 +125,8 @@ class RecordFollower(Follower):
 
     A record names a thread, so that the process of each thread that is followed is kept too. One whose number was given
     out again before the kernel let its last bearer go is forgotten with that one: no record tells the two apart. The
-    kernel passes a record over that comes while its cpu reads or writes a map (trace_call_bpf in bpf_trace.c), and one of
-    an end may: a thread that starts under a number that an end left behind is not taken for what had it.
+    kernel passes a record over that comes while its cpu reads or writes a map (trace_call_bpf in bpf_trace.c), and an
+    end's may be one: a thread that starts under a number that was left behind is not taken for what had it.
     """
 
     def __init__(self) -> None:
