@@ -6,14 +6,12 @@ two parts: what the thread waited for a cpu, by the kernel's own account, and be
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
-from omn_kernel.bpf.stacks import STACK_FIELDS, StackTable
+from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
@@ -21,41 +19,29 @@ from omn_kernel.bpf.transport import Transport
 
 from omn_sched.programs.queue_time import read_queue_time
 
-_FIELDS = [
-    ("ns", "u8"),
-    ("left_ns", "u8"),
-    ("off_ns", "i8"),
-    ("queued_ns", "i8"),
-    ("waited_ns", "u8"),
-    ("state", "u4"),
-    ("process", "i4"),
-    *STACK_FIELDS,
-]
+FIELDS = [("left_ns", "u8"), ("off_ns", "i8"), ("queued_ns", "i8"), ("waited_ns", "u8"), ("state", "u4")]
+"""What is kept of a thread that is off the cpu: `left_ns` is when it left, 0 for not off it."""
+
 _TRUE = 0xFF
 _DEAD = 0x80
 """TASK_DEAD of <linux/sched.h>: the state in which a thread leaves for the last time."""
 
 
-def make_record(fields: TaskFields) -> np.dtype[Any]:
-    """Make the type of what is kept of a thread that is off the cpu: `left_ns` is when it left, 0 for not off it."""
-    return np.dtype([*_FIELDS, *fields.layout], align=True)
-
-
 class OffCpuProgram:
-    """Writes the program on sched_switch. `stacks` is None where nobody asks where threads left."""
+    """Writes the program on sched_switch. `take_stack` emits what keeps where a thread left, if anybody asks."""
 
     def __init__(
         self,
         tasks: TargetTasks,
         fields: TaskFields,
         states: TaskStates,
-        stacks: StackTable | None,
+        take_stack: Callable[[KernelAssembly, Record, Register], None],
         transport: Transport,
     ) -> None:
         self._tasks = tasks
         self._fields = fields
         self._states = states
-        self._stacks = stacks
+        self._take_stack = take_stack
         self._transport = transport
 
     def write_switch(self, program: KernelAssembly) -> None:
@@ -86,14 +72,10 @@ class OffCpuProgram:
         read_queue_time(program, R9, R7)
         program.set(left, "waited_ns", R9)
         self._fields.write(program, left, R7)
-        self._take_stack(program, left)
+        self._take_stack(program, left, R6)
         read_clock(program, R0)
         program.set(left, "left_ns", R0)
         self._states.put(program, R7, left)
-
-    def _take_stack(self, program: KernelAssembly, left: Record) -> None:
-        if self._stacks is not None:
-            self._stacks.take(program, left, R6)
 
     def _write_arriving(self, program: KernelAssembly) -> None:
         program.read_argument(R7, R6, 2)
