@@ -22,6 +22,8 @@ from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
 from omn_kernel.bpf.tracing import ABSENT, Tracer, Tracing
 
+from omn_sched.programs.queue_time import read_queue_time
+
 STATE = np.dtype([("waited_ns", np.uint64), ("woken_ns", np.uint64)])
 """Of each thread: its `run_delay` when it last got a cpu, and when it was woken, 0 for not since then."""
 
@@ -109,6 +111,9 @@ class RunQueueWaits(Tracer):
 
         # It was queued before anybody looked: what it waited on this queue is all that can be known of the wait.
         program.label("unknown")
+        program.read_field(R1, R7, "task_struct", "sched_info.run_delay")
+        program.move(R9, R8)
+        program.compute(R9, "-=", R1)
         program.set(event, "wait_ns", R9)
         first = program.reserve(STATE)
         program.set(first, "waited_ns", R8)
@@ -121,11 +126,7 @@ class RunQueueWaits(Tracer):
         program.leave(0)
 
     def _read_waited(self, program: KernelAssembly) -> None:
-        """Set R9 to what the task in R7 waits on its queue, R8 to all that it ever waited; done where it is on none."""
-        program.read_field(R9, R7, "task_struct", "sched_info.last_queued")
-        program.jump_if(R9, "==", 0, "done")
-        program.read_field(R8, R7, "task_struct", "se.cfs_rq.rq.clock")
-        program.compute(R8, "-=", R9)
-        program.move(R9, R8)
-        program.read_field(R1, R7, "task_struct", "sched_info.run_delay")
-        program.compute(R8, "+=", R1)
+        """Set R8 to all that the task in R7 ever waited; done where it is on no queue."""
+        program.read_field(R1, R7, "task_struct", "sched_info.last_queued")
+        program.jump_if(R1, "==", 0, "done")
+        read_queue_time(program, R8, R7)
