@@ -242,6 +242,20 @@ def test_a_prompt_of_the_file_and_its_hook_are_one(findings: Findings) -> None:
 
 
 @pytest.mark.spec("AGT-7")
+def test_a_stop_ends_the_prompt_before_it_though_the_next_ones_line_is_stamped_earlier(findings: Findings) -> None:
+    """Lines are stamped in whole milliseconds, cut off: a prompt just after a Stop has the stamp of just before it."""
+    session = findings.get_session("s")
+    session.prompts += [Prompt(1_900, None, text="one"), Prompt(2_900, None, text="three")]
+    tell(
+        findings,
+        (2_000, "UserPromptSubmit", {"prompt": "one"}),
+        (3_000, "Stop", {}),
+        (3_500, "UserPromptSubmit", {"prompt": "three"}),
+    )
+    assert [(row.start_ns, row.end_ns) for row in session.prompts] == [(2_000, 3_000), (3_500, None)]
+
+
+@pytest.mark.spec("AGT-7")
 def test_a_compaction_lasts_from_hook_to_hook_and_has_what_the_file_says(findings: Findings) -> None:
     """One that failed never ended; one that the file has is the same one."""
     session = findings.get_session("s")

@@ -29,7 +29,15 @@ _QUIET = frozenset({"Notification", "PermissionRequest", "PermissionDenied", "Po
 
 
 def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
-    """Let hooks say what they add to the sessions."""
+    """Let hooks say what they add to the sessions.
+
+    Prompts are placed first: the stamp of a prompt's line is cut to a whole millisecond, so that before its hook has
+    placed it a prompt may seem to have begun before the Stop that came just before it.
+    """
+    for event in events:
+        session = _find_session(findings, event) if event.kind == "hook.UserPromptSubmit" else None
+        if session is not None:
+            _prompt(findings, session, event)
     for event in events:
         name = event.kind.removeprefix("hook.")
         session = _find_session(findings, event)
@@ -39,7 +47,8 @@ def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
         elif apply is not None:
             session.note_time(event.stamp_ns)
             _configure(session, event)
-            apply(findings, session, event)
+            if apply is not _prompt:
+                apply(findings, session, event)
         elif name not in _QUIET:
             findings.count("unknown_hooks")
     for session_id in {_get_name(findings, event) for event in events}:
