@@ -57,7 +57,7 @@ class SystemCalls(RowCollector):
         program = KernelAssembly("count_call", self.types, has_typed_pointers=self._begun.has_typed_pointers)
         key, empty = program.reserve(self.key), program.reserve(self.row)
         program.move(R6, R1)
-        self._begun.set_task(program, R7)
+        program.point_to_current(R7)
         self._begun.find(program, R7)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)

@@ -187,8 +187,7 @@ class RequestPrograms:
         read_clock(program, R0)
         program.set(entry, moment, R0)
         self._describe(program, entry)
-        program.call("get_current_task_btf" if program.has_typed_pointers else "get_current_task")
-        program.move(R9, R0)
+        program.point_to_current(R9)
         if self._tasks is not None:
             self._tasks.keep(program, R9, "another")
         program.set(entry, "is_kept", 1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from omn_kernel.bpf.assembly import Assembly, Record
-from omn_kernel.bpf.registers import R1, R2, R3, R10, Register
-from omn_kernel.btf.fields import Field, get_enumerator, get_fields, has_field
+from omn_kernel.bpf.registers import R0, R1, R2, R3, R10, Register
+from omn_kernel.btf.fields import Field, get_enumerator, get_fields, get_variable_offset, has_field
 from omn_kernel.btf.types import Btf
 from omn_kernel.tracepoints import RecordField
 
@@ -70,6 +70,28 @@ class KernelAssembly(RecordAssembly):
     def get_enumerator(self, enumeration: str, name: str) -> int:
         """Return the value of a name of an enumeration on this kernel. Raises FieldMissing."""
         return get_enumerator(self.types, enumeration, name)
+
+    def point_to_current(self, target: Register) -> None:
+        """Set a register to the task that runs. R0 to R5 hold nothing of the program's after it.
+
+        A typed one takes Linux 5.11.
+        """
+        self.call("get_current_task_btf" if self.has_typed_pointers else "get_current_task")
+        self.move(target, R0)
+
+    def read_cpu_variable(self, target: Register, name: str, path: str = "") -> None:
+        """Read a variable that each cpu has, or a field of it, of the cpu that this runs on. Raises FieldMissing.
+
+        R0 to R5 hold nothing after it but the value. Nothing has to tell where it lies (kallsyms does under
+        CONFIG_KALLSYMS_ALL alone): it is as far from the cpu's run queue as the types say, and the task that runs
+        leads to that.
+        """
+        distance = get_variable_offset(self.types, name) - get_variable_offset(self.types, "runqueues")
+        inner = get_fields(self.types, name, path)[0] if path else Field(0, 4, 0)
+        self.point_to_current(R3)
+        self.read_field(R3, R3, "task_struct", "se.cfs_rq.rq", is_copied=True)
+        self._copy_to_scratch(R3, distance + inner.offset, inner.size)
+        self.load(target, R10, self._get_scratch().offset, inner.size)
 
     def read_argument(self, target: Register, context: Register, position: int) -> None:
         """Read an argument of a raw or typed tracepoint, or of a function that is entered, counted from 0."""

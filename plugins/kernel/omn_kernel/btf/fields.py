@@ -12,6 +12,7 @@ from omn_kernel.btf.layout import Kind
 from omn_kernel.btf.types import Btf
 
 _PART = re.compile(r"([A-Za-z_]\w*)((?:\[\d+\])*)")
+_CPU_VARIABLES = ".data..percpu"
 _DEEPEST = 16
 """Anonymous structures within each other: only broken information has more."""
 
@@ -84,6 +85,16 @@ def get_size(btf: Btf, type_name: str) -> int:
     if number is None:
         raise FieldMissing(type_name, "", "this kernel has no such type")
     return btf.compute_size(number)
+
+
+def get_variable_offset(btf: Btf, name: str) -> int:
+    """Return where a variable lies among those that each cpu has. Raises FieldMissing where there is none such."""
+    section, number = btf.find(_CPU_VARIABLES, Kind.SECTION), btf.find(name, Kind.VARIABLE)
+    if section is not None and number is not None:
+        for variable, offset in btf.iter_variables(section):
+            if variable == number:
+                return offset
+    raise FieldMissing(f"the variable {name}", "", "its types tell of none that each cpu has")
 
 
 def iter_enumerators(btf: Btf, enumeration: str) -> Iterator[tuple[str, int]]:

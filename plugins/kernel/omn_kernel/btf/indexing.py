@@ -17,13 +17,20 @@ from omn_kernel.btf.layout import FIXED_WORDS, WORDS_EACH, Content, Kind, Sectio
 
 Numbers: TypeAlias = npt.NDArray[np.uint32]
 _KINDS = len(FIXED_WORDS)
-_SEARCHED = np.array(
-    [
-        kind
-        in (Kind.INTEGER, Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.TYPEDEF, Kind.FUNCTION, Kind.VARIABLE, Kind.ENUM64)
-        for kind in range(_KINDS)
-    ]
+_NAMED = frozenset(
+    {
+        Kind.INTEGER,
+        Kind.STRUCT,
+        Kind.UNION,
+        Kind.ENUM,
+        Kind.TYPEDEF,
+        Kind.FUNCTION,
+        Kind.VARIABLE,
+        Kind.SECTION,
+        Kind.ENUM64,
+    }
 )
+_SEARCHED = np.array([kind in _NAMED for kind in range(_KINDS)])
 
 
 def compute_index(content: Content, sections: Sections) -> Index:

@@ -20,7 +20,7 @@ from omn_kernel.polled import read_file
 
 PATH = "/sys/kernel/btf/vmlinux"
 NOTES = "/sys/kernel/notes"
-_MARK = b"omnbtf1\0"
+_MARK = b"omnbtf2\0"
 # The mark, the bytes of the types that were indexed, the words of each array, and the sum over the arrays.
 _HEADER = struct.Struct("=8sQIII")
 

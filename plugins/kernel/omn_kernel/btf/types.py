@@ -103,6 +103,11 @@ class Btf:
             second = self.get_word(number, place + 2) if width == 3 else 0
             yield name, self.get_word(number, place + 1), second
 
+    def iter_variables(self, section: int) -> Iterator[tuple[int, int]]:
+        """Yield the number of each variable in a section, and where it lies there."""
+        for place in range(3, 3 + 3 * self.get_count(section), 3):
+            yield self.get_word(section, place), self.get_word(section, place + 1)
+
     def resolve(self, number: int) -> int:
         """Return what a type is when its qualifiers and typedefs are taken off, 0 for void."""
         for _ in range(_LONGEST_CHAIN):

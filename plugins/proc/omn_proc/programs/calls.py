@@ -43,11 +43,6 @@ class Begun(ABC):
         self._table = table
         self.lost = LostCounter()
 
-    def set_task(self, program: KernelAssembly, task: Register) -> None:
-        """Emit what sets a register to the task that runs. R0 to R5 hold nothing after it."""
-        program.call("get_current_task_btf" if self.has_typed_pointers else "get_current_task")
-        program.move(task, R0)
-
     @abstractmethod
     def make(self, program: KernelAssembly, task: Register) -> None:
         """Emit what sets R0 to the call of a task, made where it has none; zero where that has no room, counted."""
@@ -129,7 +124,7 @@ def write_enter(begun: Begun, tasks: TaskFilter, types: Btf) -> KernelAssembly:
     """Write the program on sys_enter(registers, number)."""
     program = KernelAssembly("enter_call", types, has_typed_pointers=begun.has_typed_pointers)
     program.move(R6, R1)
-    begun.set_task(program, R7)
+    program.point_to_current(R7)
     tasks.keep(program, R7, otherwise="done")
     begun.make(program, R7)
     program.jump_if(R0, "==", 0, "done")
