@@ -30,15 +30,8 @@ def omn_collectors() -> list[CollectorRow]:
         ),
         _collect_threads("sched.runqlat", "fs:proc:schedstat", "Waits"),
         CollectorRow("sched.runqlat", "fs:proc:cpu_schedstat", "omn_sched.machine:CpuWaits"),
-        CollectorRow(
-            "sched.offcpu",
-            "bpf:raw_tp",
-            "omn_sched.blocks:Blocks",
-            several_processes=True,
-            reads_stacks=True,
-            walks=("fp", "none"),
-            symbols=("none", "local", "debuginfod"),
-        ),
+        _trace_stacks("sched.offcpu", "omn_sched.blocks:Blocks"),
+        _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
         CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),
@@ -58,5 +51,17 @@ def _sample(source: str, name: str) -> CollectorRow:
         weighs_samples=True,
         reads_stacks=True,
         walks=("fp+leaf", "dwarf", "fp", "none"),
+        symbols=("none", "local", "debuginfod"),
+    )
+
+
+def _trace_stacks(source: str, factory: str) -> CollectorRow:
+    return CollectorRow(
+        source,
+        "bpf:raw_tp",
+        factory,
+        several_processes=True,
+        reads_stacks=True,
+        walks=("fp", "none"),
         symbols=("none", "local", "debuginfod"),
     )

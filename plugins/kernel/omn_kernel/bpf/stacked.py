@@ -29,6 +29,7 @@ class StackedRecords(StreamCollector, ABC):
     """
 
     layout: Sequence[tuple[str, str]]
+    takes_user_stacks_only = False
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a task and of its stack, and open what needs no target."""
@@ -59,7 +60,7 @@ class StackedRecords(StreamCollector, ABC):
         `context` is a register that holds what R1 held when the program began. R0 to R5 hold nothing after it.
         """
         if self._stacks is not None:
-            self._stacks.take(program, record, context)
+            self._stacks.take(program, record, context, is_user_only=self.takes_user_stacks_only)
 
     def attach(self, target: BoundTarget) -> None:
         """Follow what the target maps where stacks are asked for, load the programs and attach them."""

@@ -18,6 +18,7 @@ from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R4, R6, R7, R8, Register
+from omn_kernel.bpf.system_calls import read_compat
 from omn_kernel.btf.fields import has_field
 from omn_kernel.btf.types import Btf
 
@@ -27,8 +28,6 @@ BEGUN = np.dtype([("ns", np.uint64), ("number", np.uint32), ("is_compat", np.uin
 _TASK = np.dtype([("task", np.uint32)])
 MOST_TASKS = 1 << 15
 _CREATE = 1
-_COMPAT = 2
-"""TS_COMPAT of arch/x86/include/asm/thread_info.h: the task is in a call of 32-bit code."""
 
 
 class Begun(ABC):
@@ -132,23 +131,13 @@ def write_enter(begun: Begun, tasks: TaskFilter, types: Btf) -> KernelAssembly:
     call = Record(R8, BEGUN)
     program.read_argument(R1, R6, 1)
     program.set(call, "number", R1)
-    _read_compat(program, R1, R7)
+    read_compat(program, R1, R7)
     program.set(call, "is_compat", R1)
     read_clock(program, R1)
     program.set(call, "ns", R1)
     program.label("done")
     program.leave(0)
     return program
-
-
-def _read_compat(program: KernelAssembly, target: Register, task: Register) -> None:
-    """Emit what sets a register to whether 32-bit code makes the call; no other architecture has it there."""
-    if not program.has_field("task_struct", "thread_info.status"):
-        program.move(target, 0)
-        return
-    program.read_field(target, task, "task_struct", "thread_info.status")
-    program.compute(target, "&=", _COMPAT)
-    program.compute(target, ">>=", 1)
 
 
 def hook_calls(name: str, begun: Begun, types: Btf) -> AnyHook:

@@ -1,0 +1,48 @@
+"""System calls as the programs on sys_enter and sys_exit see them: who makes which one, by what code, with what."""
+
+from __future__ import annotations
+
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, Register
+
+_ARGUMENTS = ("di", "si", "dx", "r10", "r8", "r9")
+_COMPAT_ARGUMENTS = ("bx", "cx", "dx", "si", "di", "bp")
+"""The fields of x86's struct pt_regs that hold a call's arguments: of 64-bit code, and of 32-bit code."""
+_COMPAT_BIT = 2
+"""TS_COMPAT of arch/x86/include/asm/thread_info.h: the task is in a call of 32-bit code."""
+
+
+def set_current_task(program: KernelAssembly, task: Register) -> None:
+    """Emit what sets a register to the task that runs. R0 to R5 hold nothing after it."""
+    program.call("get_current_task_btf" if program.has_typed_pointers else "get_current_task")
+    program.move(task, R0)
+
+
+def read_compat(program: KernelAssembly, target: Register, task: Register) -> None:
+    """Emit what sets a register to 1 where 32-bit code makes the call that a task is in, else to 0.
+
+    No architecture but x86 has it there. R0 to R5 hold nothing after it but the target.
+    """
+    if not program.has_field("task_struct", "thread_info.status"):
+        program.move(target, 0)
+        return
+    program.read_field(target, task, "task_struct", "thread_info.status")
+    program.compute(target, "&=", _COMPAT_BIT)
+    program.compute(target, ">>=", 1)
+
+
+def read_call_number(program: KernelAssembly, target: Register, registers: Register) -> None:
+    """Emit what sets a register to the number of the call that some registers (struct pt_regs) were saved in."""
+    name = "orig_ax" if program.has_field("pt_regs", "orig_ax") else "syscallno"
+    program.read_field(target, registers, "pt_regs", name)
+
+
+def read_call_argument(
+    program: KernelAssembly, target: Register, registers: Register, position: int, *, is_compat: bool = False
+) -> None:
+    """Emit what sets a register to an argument of the call that some registers were saved in, counted from 0."""
+    if program.has_field("pt_regs", "orig_ax"):
+        name = (_COMPAT_ARGUMENTS if is_compat else _ARGUMENTS)[position]
+    else:
+        name = f"regs[{position}]"
+    program.read_field(target, registers, "pt_regs", name)
