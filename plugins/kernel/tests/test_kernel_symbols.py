@@ -17,6 +17,7 @@ import pytest
 from compiled import compile_c, list_symbols, run_tool
 from omn_kernel.symbols.demangling import demangle
 from omn_kernel.symbols.frames import Symbol
+from omn_kernel.symbols.index import SymbolIndex
 from omn_kernel.symbols.kernel import parse_kallsyms
 from omn_kernel.symbols.mappings import parse_mappings
 from omn_kernel.symbols.perf_map import find_map
@@ -552,11 +553,12 @@ def test_kallsyms_without_addresses_names_nothing() -> None:
     assert parse_kallsyms(b"0000000000000000 T _stext\n0000000000000000 T f\n") is None
     assert parse_kallsyms(b"") is None
     assert parse_kallsyms(b"garbage\n\xff\n") is None
-    index = parse_kallsyms(
+    parsed = parse_kallsyms(
         b"ffffffff81000000 T first\nffffffff81000010 d data\nffffffff81000020 t second\n"
         b"ffffffffa0000100 t last\t[one]\nffffffffa0009000 t other\t[two]\n"
     )
-    assert index is not None
+    assert parsed is not None
+    index = SymbolIndex([parsed.functions])
     asked = (0x81000000, 0x8100000F, 0x81000010, 0x81000020, 0x81000FFF, 0x81001000, 0xA0000100, 0xA0000FFF, 0xA0001000)
     found = index.find(np.array([0xFFFFFFFF00000000 + one for one in asked], np.uint64)).tolist()
     assert [None if one < 0 else index.find_name(one) for one in found] == [

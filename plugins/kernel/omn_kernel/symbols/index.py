@@ -39,6 +39,11 @@ class Candidates:
     preference: NDArray[np.uint8]
     name: NDArray[np.uint32]
 
+    def take(self, chosen: NDArray[np.generic]) -> Candidates:
+        """Return some of them."""
+        columns = (self.start, self.end, self.is_sized, self.preference, self.name)
+        return Candidates(self.source, self.strings, *(column[chosen] for column in columns))
+
 
 @attrs.frozen(eq=False)
 class _Columns:
@@ -98,6 +103,20 @@ class SymbolIndex:
         return strings[at:end]
 
 
+def choose_functions(candidates: Candidates) -> Candidates:
+    """Choose the symbol that names each address, in the order of these: an index of them finds the same."""
+    columns = _choose(_join([candidates]))
+    return Candidates(
+        candidates.source,
+        candidates.strings,
+        columns.start,
+        columns.end,
+        columns.is_sized,
+        (columns.rank >> np.uint16(8)).astype(np.uint8),
+        columns.name,
+    )
+
+
 def _join(candidates: list[Candidates]) -> _Columns:
     if not candidates:
         nothing = np.empty(0, np.uint64)
@@ -115,15 +134,23 @@ def _join(candidates: list[Candidates]) -> _Columns:
 
 def _choose(columns: _Columns) -> _Columns:
     """Keep one symbol for each address, and no label inside a function that has a size."""
-    chosen = columns.take(np.lexsort((columns.rank, columns.start)))
-    first = np.ones(len(chosen.start), bool)
-    first[1:] = chosen.start[1:] != chosen.start[:-1]
-    if not first.all():
-        chosen = chosen.take(first)
+    chosen = columns if _ascends(columns.start) else _choose_first(columns)
     covered = np.maximum.accumulate(np.where(chosen.is_sized, chosen.end, np.uint64(0)))
     inside = np.zeros(len(chosen.start), bool)
     inside[1:] = ~chosen.is_sized[1:] & (chosen.start[1:] < covered[:-1])
     return chosen.take(~inside) if inside.any() else chosen
+
+
+def _ascends(start: Addresses) -> bool:
+    return bool((start[1:] > start[:-1]).all())
+
+
+def _choose_first(columns: _Columns) -> _Columns:
+    """Keep the symbol of the least rank for each address, in the order of these."""
+    chosen = columns.take(np.lexsort((columns.rank, columns.start)))
+    first = np.ones(len(chosen.start), bool)
+    first[1:] = chosen.start[1:] != chosen.start[:-1]
+    return chosen if first.all() else chosen.take(first)
 
 
 def add_sizes(start: Addresses, size: Addresses) -> Addresses:

@@ -1,23 +1,117 @@
 """The kernel's functions: /proc/kallsyms, its modules' and its eBPF programs' among them.
 
-Where kptr_restrict hides the addresses every one is zero: nothing is named then, and it is said.
+Where kptr_restrict hides the addresses every one is zero: nothing is named then, and it is said. The kernel writes the
+file anew for each reader, and those hundred thousand lines cost more than naming a profile does. So what they say is
+kept for as long as it stays true, see `kernel_kept`, and the file is read only for an address that is nowhere in that.
 """
 
 from __future__ import annotations
 
+import re
+
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from omn_kernel.polled import read_file
+from omn_core.api import read_cached, write_cached
+from omn_kernel.polled import place, read_file
 from omn_kernel.symbols.index import Addresses, Candidates, Numbers, SymbolIndex
+from omn_kernel.symbols.kernel_kept import find_kept_name, parse_kept, render_kept
 
 PATH = "/proc/kallsyms"
 _DIGITS = 16
 _PAGE = 4096
 _TEXT = np.frombuffer(b"TtWw", np.uint8)
+_GENERATED = re.compile(rb"\[(bpf|__builtin__\w+)\]")
+"""What stands in a module's place for code that the kernel makes as it runs: eBPF programs, trampolines, probes."""
 
 
-def parse_kallsyms(content: bytes) -> SymbolIndex | None:
+@attrs.frozen(eq=False)
+class ParsedFunctions:
+    """The functions of kallsyms, by their addresses, and which of them the kernel made as it ran."""
+
+    functions: Candidates
+    is_generated: NDArray[np.bool_]
+
+    def list_lasting(self) -> Candidates:
+        """Return the functions of the kernel's own image and of its modules."""
+        return self.functions.take(~self.is_generated)
+
+
+class KernelFunctions:
+    """The functions of the running kernel, numbered: those that are known already, and then those made as it runs.
+
+    The file is read for the latter once, at the first address that no known function holds.
+    """
+
+    def __init__(self, known: SymbolIndex, sysroot: str) -> None:
+        self._parts = [known]
+        self._sysroot = sysroot
+
+    def find(self, addresses: Addresses) -> Numbers:
+        """Find the function that each address is in, -1 for one that is in none."""
+        known = self._parts[0]
+        found = known.find(addresses)
+        missing = np.flatnonzero(found < 0)
+        if len(missing):
+            numbers = self._get_generated().find(addresses[missing])
+            found[missing] = np.where(numbers < 0, numbers, numbers + len(known))
+        return found
+
+    def _get_generated(self) -> SymbolIndex:
+        if len(self._parts) == 1:
+            self._parts.append(_read_generated(self._sysroot))
+        return self._parts[1]
+
+    def _locate(self, number: int) -> tuple[SymbolIndex, int]:
+        known = len(self._parts[0])
+        return (self._parts[0], number) if number < known else (self._parts[1], number - known)
+
+    def get_start(self, number: int) -> int:
+        """Return where a function starts."""
+        index, own = self._locate(number)
+        return index.get_start(own)
+
+    def get_source(self, number: int) -> str:
+        """Return which source named it."""
+        index, own = self._locate(number)
+        return index.get_source(own)
+
+    def find_name(self, number: int) -> bytes | None:
+        """Find a function's name, None for one that is longer than any compiler makes."""
+        index, own = self._locate(number)
+        return index.find_name(own)
+
+
+def _read_generated(sysroot: str) -> SymbolIndex:
+    """Read what the kernel made as it ran, the last lines of the file; nothing where that was closed meanwhile."""
+    try:
+        content = read_file(sysroot, PATH)
+    except OSError:
+        return SymbolIndex([])
+    first = _GENERATED.search(content)
+    parsed = None if first is None else parse_kallsyms(content[content.rfind(b"\n", 0, first.start()) + 1 :])
+    return SymbolIndex([] if parsed is None else [parsed.functions])
+
+
+def read_kernel_symbols(sysroot: str) -> SymbolIndex | KernelFunctions | None:
+    """Read the running kernel's functions, None where their addresses are hidden. Raises OSError as reading does."""
+    with open(place(sysroot, PATH), "rb", buffering=0) as file:
+        beginning = file.read(_PAGE)
+        name = find_kept_name(sysroot, beginning)
+        kept = None if name is None else read_cached(name)
+        known = None if kept is None else parse_kept(kept)
+        if known is not None:
+            return KernelFunctions(SymbolIndex([known]), sysroot)
+        parsed = parse_kallsyms(beginning + file.readall())
+    if parsed is None:
+        return None
+    if name is not None:
+        write_cached(name, render_kept(parsed.list_lasting()))
+    return SymbolIndex([parsed.functions])
+
+
+def parse_kallsyms(content: bytes) -> ParsedFunctions | None:
     """Parse kallsyms in columns, None where it shows no address.
 
     A line is `address type name`, then a tab and `[module]`. A function reaches to the next symbol of any kind, and to
@@ -37,20 +131,17 @@ def parse_kallsyms(content: bytes) -> SymbolIndex | None:
     order = np.argsort(address, kind="stable")
     starts, ends, address = starts[order], ends[order], address[order]
     text = np.isin(letters[starts + _DIGITS + 1], _TEXT)
-    sizes = _compute_sizes(address, _number_modules(content, letters, starts, ends))
-    return SymbolIndex(
-        [
-            Candidates(
-                source="kallsyms",
-                strings=content.replace(b"\n", b"\0").replace(b"\t", b"\0"),
-                start=address[text],
-                end=(address + sizes)[text],
-                is_sized=np.ones(int(text.sum()), bool),
-                preference=(letters[starts + _DIGITS + 1][text] >= ord("a")).astype(np.uint8),
-                name=(starts + _DIGITS + 3)[text].astype(np.uint32),
-            )
-        ]
+    modules, is_generated = _number_modules(content, letters, starts, ends)
+    functions = Candidates(
+        source="kallsyms",
+        strings=content.replace(b"\n", b"\0").replace(b"\t", b"\0"),
+        start=address[text],
+        end=(address + _compute_sizes(address, modules))[text],
+        is_sized=np.ones(int(text.sum()), bool),
+        preference=(letters[starts + _DIGITS + 1][text] >= ord("a")).astype(np.uint8),
+        name=(starts + _DIGITS + 3)[text].astype(np.uint32),
     )
+    return ParsedFunctions(functions, is_generated[text])
 
 
 def _parse_addresses(letters: NDArray[np.uint8], starts: Numbers) -> tuple[Addresses, NDArray[np.bool_]]:
@@ -64,14 +155,17 @@ def _parse_addresses(letters: NDArray[np.uint8], starts: Numbers) -> tuple[Addre
     return address, valid
 
 
-def _number_modules(content: bytes, letters: NDArray[np.uint8], starts: Numbers, ends: Numbers) -> Numbers:
-    """Return a number for the module that each symbol is of, 0 for the kernel's own."""
+def _number_modules(
+    content: bytes, letters: NDArray[np.uint8], starts: Numbers, ends: Numbers
+) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return a number for the module that each symbol is of, 0 for the kernel's own, and whether that is no module."""
     modules = np.zeros(len(starts), np.int64)
     numbers: dict[bytes, int] = {}
     for line in np.flatnonzero(letters[ends - 1] == ord("]")).tolist():
         name = content[starts[line] : ends[line]].rpartition(b"\t")[2]
         modules[line] = numbers.setdefault(name, len(numbers) + 1)
-    return modules
+    generated = [number for name, number in numbers.items() if _GENERATED.fullmatch(name)]
+    return modules, np.isin(modules, generated)
 
 
 def _compute_sizes(address: Addresses, modules: Numbers) -> Addresses:
@@ -85,8 +179,3 @@ def _compute_sizes(address: Addresses, modules: Numbers) -> Addresses:
     size = address[target] - address
     crosses = last | (modules[target] != modules)
     return np.where(crosses, np.minimum(np.where(last, to_page, size), to_page), size)
-
-
-def read_kernel_symbols(sysroot: str) -> SymbolIndex | None:
-    """Read the running kernel's functions, None where their addresses are hidden. Raises OSError as reading does."""
-    return parse_kallsyms(read_file(sysroot, PATH))

@@ -11,10 +11,10 @@ from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.files import NotFound, find_build, read_written_ns, was_written_since
 from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
 from omn_kernel.symbols.held import MappedFiles, make_key
-from omn_kernel.symbols.index import Addresses, SymbolIndex
+from omn_kernel.symbols.index import Addresses
 from omn_kernel.symbols.kernel import read_kernel_symbols
 from omn_kernel.symbols.mappings import Mapping
-from omn_kernel.symbols.naming import Namer
+from omn_kernel.symbols.naming import Functions, Namer
 from omn_kernel.symbols.objects import ObjectSymbols, read_object
 from omn_kernel.symbols.vdso import NAME as VDSO
 from omn_kernel.symbols.vdso import copy_vdso
@@ -63,9 +63,9 @@ class Namers:
             self._kernel = Namer(functions, Symbol(None, KERNEL, 0, is_kernel=True), is_file=False)
         return self._kernel
 
-    def _find_kernel_symbols(self) -> SymbolIndex | None:
+    def _find_kernel_symbols(self) -> Functions | None:
         try:
-            functions = read_kernel_symbols(self._sysroot)
+            functions: Functions | None = read_kernel_symbols(self._sysroot)
             reason = "its addresses are hidden from this user (kernel.kptr_restrict)"
         except OSError as error:
             functions, reason = None, f"/proc/kallsyms cannot be read ({error.strerror})"
