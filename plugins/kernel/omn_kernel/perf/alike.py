@@ -28,10 +28,19 @@ def find_alike(
 
 
 def _compute_marks(processes: npt.NDArray[np.int32], ages: Counts, calls: CallStacks) -> npt.NDArray[np.uint64]:
-    within = np.arange(len(calls.sites)) - np.repeat(calls.starts, calls.lengths)
-    parts = (calls.sites * 2 + calls.is_recovered) * _ODD
-    parts = (parts ^ parts >> np.uint64(29)) * ((2 * within.astype(np.uint64) + 1) * _ODD)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(parts, dtype=np.uint64)])
+    # In place: what a million frames cost is the memory that each step would otherwise take anew.
+    parts = calls.sites << np.uint64(1)
+    parts |= calls.is_recovered
+    parts *= _ODD
+    parts ^= parts >> np.uint64(29)
+    depths = np.arange(len(parts), dtype=np.uint64)
+    depths -= np.repeat(calls.starts.astype(np.uint64), calls.lengths)
+    depths <<= np.uint64(1)
+    depths |= np.uint64(1)
+    parts *= depths
+    parts *= _ODD
+    sums = np.zeros(len(parts) + 1, np.uint64)
+    np.cumsum(parts, out=sums[1:])
     ends = calls.starts + calls.lengths
     whose = (processes.astype(np.int64) << 32 ^ ages << 12 ^ calls.lengths).astype(np.uint64) * _ODD
     found: npt.NDArray[np.uint64] = sums[ends] - sums[calls.starts] ^ whose

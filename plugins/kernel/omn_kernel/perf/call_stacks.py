@@ -93,6 +93,17 @@ def compute_chain_sites(samples: Samples) -> Addresses:
     return samples.addresses - (~is_exact & (samples.addresses > 0)).astype(np.uint64)
 
 
+def take_chains(samples: Samples, most_frames: int) -> CallStacks:
+    """Take the kernel's own chains for the stacks: they stand end to end already. As deep as it walks is cut."""
+    is_cut = samples.chain_lengths >= most_frames
+    return CallStacks(
+        compute_chain_sites(samples),
+        np.zeros(len(samples.addresses), bool),
+        samples.chain_lengths.astype(np.int64),
+        is_cut.astype(np.uint8) * np.uint8(Ending.CUT),
+    )
+
+
 def split_chains(samples: Samples) -> tuple[Half, Half]:
     """Split the kernel's own chains into its half and the program's."""
     sites = compute_chain_sites(samples)

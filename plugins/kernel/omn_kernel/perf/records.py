@@ -41,7 +41,8 @@ class Samples:
 
     `period` is how much of the event each stands for; `accessed` the address that it accessed and `stream` the number
     of the event that wrote it, both empty where they were not asked for. The chain of sample `i` are the addresses from
-    `chain_starts[i]` on, leaf first, as many as `chain_lengths[i]`; its first `kernel_frames[i]` are the kernel's.
+    `chain_starts[i]` on, leaf first, as many as `chain_lengths[i]`; its first `kernel_frames[i]` are the kernel's. The
+    next sample's chain follows, and nothing is between.
     `copied` is what was taken of the program for its callers to be found later, None where nothing was asked for: a
     sample that has none, as of the kernel's own tasks and of 32-bit programs, has zeros there.
     """

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omn_kernel.distinct import list_distinct
-from omn_kernel.perf.call_stacks import CallStacks, Ending, Half, join_halves, split_chains
+from omn_kernel.perf.call_stacks import CallStacks, Ending, Half, join_halves, split_chains, take_chains
 from omn_kernel.perf.records import Samples
 from omn_kernel.polled import read_file
 from omn_kernel.symbols.symboliser import Symboliser
@@ -40,8 +40,7 @@ class Unwinder:
     def make(self, samples: Samples) -> CallStacks:
         """Make the stacks of samples."""
         if samples.copied is None:
-            is_cut = samples.chain_lengths >= self.most_frames
-            return join_halves(split_chains(samples), is_cut.astype(np.uint8) * np.uint8(Ending.CUT))
+            return take_chains(samples, self.most_frames)
         if self._walk.has_user_chains:
             return self._recover(samples, samples.copied)
         return self._unwind(samples, samples.copied)
