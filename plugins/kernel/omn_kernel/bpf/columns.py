@@ -37,8 +37,16 @@ def make_number_column(numbers: Array) -> Column:
 
 def make_text_column(texts: Array, names: Names) -> Column:
     """Make a column of texts that end at their first zero byte, as the kernel keeps names (comm); none is absent."""
+    return make_spelled_column(texts, lambda text: text.partition(b"\0")[0], names)
+
+
+def make_spelled_column(texts: Array, spell: Callable[[bytes], str | bytes | None], names: Names) -> Column:
+    """Make a column of what some bytes of one length are called; those that have no name are absent."""
     index, codes = _find_different(texts)
-    interned = [names.intern(bytes(text).partition(b"\0")[0]) for text in texts[index]]
+    size = texts.dtype.itemsize
+    whole = np.ascontiguousarray(texts[index]).tobytes()
+    spelled = [spell(whole[at : at + size]) for at in range(0, len(whole), size)]
+    interned = [ABSENT if one is None else names.intern(one) for one in spelled]
     return Column(np.array(interned, np.int64)[codes], None, names)
 
 

@@ -1,0 +1,110 @@
+"""What records say of a socket: the fields that an answer shows, written by programs and made into columns."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.columns import make_spelled_column
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, Register
+
+from omn_core.api import Column, Names, ResolvedRequest
+
+_ADDRESS_BYTES = 16
+_LAYOUTS = {
+    "sock": ("sock", "u8"),
+    "local_address": ("local_address", f"S{_ADDRESS_BYTES}"),
+    "remote_address": ("remote_address", f"S{_ADDRESS_BYTES}"),
+    "local_port": ("local_port", ">u2"),
+    "remote_port": ("remote_port", ">u2"),
+}
+_PATHS = {
+    "local_address": ("skc_rcv_saddr", "skc_v6_rcv_saddr"),
+    "remote_address": ("skc_daddr", "skc_v6_daddr"),
+}
+_MAPPED = bytes(10) + b"\xff\xff"
+"""What stands before an IPv4 address where there is room for an IPv6 one (RFC 4291)."""
+
+
+class SocketFields:
+    """The fields of a TCP socket that the answer to a request shows: the key `sock`, addresses and ports.
+
+    `sock` is the socket's cookie, by which sock_diag names it too. Before Linux 5.12 a program cannot have the kernel
+    give a socket one, and it is absent where nobody asked for it yet.
+    """
+
+    def __init__(self, resolved: ResolvedRequest) -> None:
+        self.shown = tuple(name for name in _LAYOUTS if resolved.shows(name))
+        self.layout = [_LAYOUTS[name] for name in self.shown]
+
+    def write(self, program: KernelAssembly, record: Record, sock: Register) -> None:
+        """Emit what sets the fields in a record. R0 to R5 hold nothing of the program's after it. Raises FieldMissing.
+
+        The register points to the socket's struct sock, and is one of R6 to R9.
+        """
+        if "sock" in self.shown:
+            self._write_cookie(program, record, sock)
+        for name in _PATHS.keys() & set(self.shown):
+            self._write_address(program, record, name, sock)
+        if "local_port" in self.shown:
+            # The port that the socket is bound to is let go of before it is closed; this one stays.
+            program.read_field(R1, sock, "inet_sock", "inet_sport", is_copied=True)
+            program.set(record, "local_port", R1)
+        if "remote_port" in self.shown:
+            program.read_field(R1, sock, "sock", "__sk_common.skc_dport")
+            program.set(record, "remote_port", R1)
+
+    def _write_cookie(self, program: KernelAssembly, record: Record, sock: Register) -> None:
+        if program.has_typed_pointers:
+            program.move(R1, sock)
+            program.call("get_socket_cookie")
+        else:
+            program.read_field(R0, sock, "sock", "__sk_common.skc_cookie")
+        program.set(record, "sock", R0)
+
+    def _write_address(self, program: KernelAssembly, record: Record, name: str, sock: Register) -> None:
+        """Emit an address of 16 bytes, an IPv4 one as it is mapped into IPv6."""
+        four, six = (f"__sk_common.{path}" for path in _PATHS[name])
+        offset, _ = record.locate(name)
+        other, end = program.make_label("other"), program.make_label("address")
+        program.read_field(R1, sock, "sock", "__sk_common.skc_family")
+        program.jump_if(R1, "!=", socket.AF_INET, other)
+        program.store(record.base, offset, 0, 8)
+        program.store(record.base, offset + 8, 0, 2)
+        program.store(record.base, offset + 10, 0xFFFF, 2)
+        program.read_field(R1, sock, "sock", four)
+        program.store(record.base, offset + 12, R1, 4)
+        program.jump(end)
+        program.label(other)
+        if program.has_field("sock", six):
+            program.copy_field(record, name, sock, "sock", six)
+        program.label(end)
+
+    def make_columns(
+        self, records: npt.NDArray[Any], names: Names
+    ) -> tuple[Mapping[str, Column], Mapping[str, Column]]:
+        """Make the keys and the attributes of records."""
+        attributes: dict[str, Column] = {}
+        for name in self.shown:
+            if name.endswith("_address"):
+                attributes[name] = make_spelled_column(records[name], spell_address, names)
+            elif name != "sock":
+                ports = records[name].astype(np.int64)
+                attributes[name] = Column(ports, ports != 0)
+        keys = {}
+        if "sock" in self.shown:
+            cookies = records["sock"].astype(np.uint64)
+            keys["sock"] = Column(cookies, cookies != 0)
+        return keys, attributes
+
+
+def spell_address(address: bytes) -> str:
+    """Spell an address of 16 bytes as inet_ntop(3) does, one that is mapped from IPv4 as what it is."""
+    if address.startswith(_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, address[len(_MAPPED) :])
+    return socket.inet_ntop(socket.AF_INET6, address)
