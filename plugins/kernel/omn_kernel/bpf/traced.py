@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omn_core.api import BoundTarget, Column, ResolvedRequest, RunContext
+from omn_core.api import ABSENT as NO_NAME
+from omn_core.api import BoundTarget, Column, Names, ResolvedRequest, RunContext
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.choosing import ChosenCollector
 from omn_kernel.bpf.collecting import ProgramCollector
-from omn_kernel.bpf.columns import Columns
+from omn_kernel.bpf.columns import Columns, make_named_column, make_text_column
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.pieces import compute_bucket, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.streaming import StreamCollector
-from omn_kernel.bpf.tasks import TaskFields
-from omn_kernel.bpf.tracing import ABSENT, Tracer
+from omn_kernel.bpf.tasks import Fields, TaskFields
+from omn_kernel.bpf.tracing import ABSENT, Label, Tracer
 from omn_kernel.bpf.transport import STAMP
 
 _ROW = np.dtype([("count", np.uint64), ("total", np.uint64)])
 _BUCKET = ("bucket", "u4")
 _MEASURED = ("measured", "i8")
+_WORD = 8
 
 
 class TracedPrograms(ProgramCollector, ABC):
@@ -41,7 +44,7 @@ class TracedPrograms(ProgramCollector, ABC):
 
     @abstractmethod
     def reserve(self, program: KernelAssembly) -> Record:
-        """Reserve a place for an event's measured values (`tracing.Tracing`)."""
+        """Reserve a place for an event's measured values and labels (`tracing.Tracing`)."""
 
     @abstractmethod
     def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
@@ -51,6 +54,19 @@ class TracedPrograms(ProgramCollector, ABC):
         """Load the tracer's programs."""
         self.tracer.load(self)
         self.task_fields.look()
+
+    def lay_out(self, labels: Sequence[Label]) -> list[tuple[str, str]]:
+        """Lay out the measured values and some labels, in words: a program copies one by one."""
+        return [*((name, "i8") for name in self.tracer.measured), *((label.name, label.layout) for label in labels)]
+
+    def make_labels(self, records: npt.NDArray[Any], labels: Sequence[Label]) -> tuple[Fields, Fields]:
+        """Make the keys and the attributes that labels are."""
+        made = {label.name: _make_label(label, records[label.name], self.context.names) for label in labels}
+        keys = self.resolved.entry.keys
+        return (
+            {name: column for name, column in made.items() if name in keys},
+            {name: column for name, column in made.items() if name not in keys},
+        )
 
     def make_units(self, length: int) -> dict[str, Column]:
         """Make the attribute of which each event is one, where the source has it."""
@@ -62,8 +78,8 @@ class TracedRecords(TracedPrograms, StreamCollector):
 
     def open_maps(self) -> None:
         """Open the way that records come, with the fields that the answer shows."""
-        measured = [(name, "i8") for name in self.tracer.measured]
-        self.record = np.dtype([(STAMP, "u8"), *measured, *self.task_fields.layout], align=True)
+        own = self.lay_out(self.tracer.labels)
+        self.record = np.dtype([(STAMP, "u8"), *own, *self.task_fields.layout], align=True)
         super().open_maps()
 
     def reserve(self, program: KernelAssembly) -> Record:
@@ -82,12 +98,9 @@ class TracedRecords(TracedPrograms, StreamCollector):
     def make_columns(self, records: npt.NDArray[Any]) -> Columns:
         """Make columns of what each record says; a value that its event does not have is absent."""
         keys, attributes = self.task_fields.make_columns(records, self.context.names)
-        measured = {}
-        for name in self.tracer.measured:
-            values = records[name].astype(np.int64)
-            present = values != ABSENT
-            measured[name] = Column(values, None if present.all() else present)
-        return Columns(keys, {**measured, **self.make_units(len(records)), **attributes})
+        named, said = self.make_labels(records, self.tracer.labels)
+        measured = {name: _make_number(records[name]) for name in self.tracer.measured}
+        return Columns({**keys, **named}, {**measured, **self.make_units(len(records)), **said, **attributes})
 
 
 class TracedRows(TracedPrograms, RowCollector):
@@ -97,18 +110,28 @@ class TracedRows(TracedPrograms, RowCollector):
 
     def open_maps(self) -> None:
         """Open the maps of rows under what divides the answer."""
-        self._has_buckets = any(emit.name == "hist" for emit in self.resolved.emits)
-        value = self.resolved.value
-        self._value = value if value in self.tracer.measured else self.tracer.measured[0]
+        self._labels = [label for label in self.tracer.labels if self.resolved.is_divided_by(label.name)]
+        self._value = self._find_value()
+        self._has_buckets = self._value is not None and any(emit.name == "hist" for emit in self.resolved.emits)
         # Only of times has a row its exact total beside the mean: what counts has a row for each number that it can be.
-        self._is_counted = self.resolved.entry.attributes.get(self._value) != "ns"
-        own = [_BUCKET, *([_MEASURED] if self._is_counted else [])]
+        self._is_counted = self._value is not None and self.resolved.entry.attributes.get(self._value) != "ns"
+        labels = [(label.name, label.layout) for label in self._labels]
+        own = [*labels, *([_MEASURED] if self._is_counted else []), _BUCKET]
         self.key = np.dtype([*own, *self.task_fields.layout], align=True)
         super().open_maps()
 
+    def _find_value(self) -> str | None:
+        """Find what rows add up, None where each event counts one and has no other figure."""
+        measured = self.tracer.measured
+        if self.resolved.value in measured:
+            return self.resolved.value
+        return measured[0] if measured else None
+
     def reserve(self, program: KernelAssembly) -> Record:
-        """Reserve the measured values alone."""
-        return program.reserve(np.dtype([(name, "i8") for name in self.tracer.measured]))
+        """Reserve the measured values and the labels alone, with nothing of the stack left in a text."""
+        event = program.reserve(np.dtype(self.lay_out(self.tracer.labels) or [("nothing", "u8")]))
+        program.clear(event)
+        return event
 
     def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
         """Emit what adds the value to its row; an event that does not have it adds nothing."""
@@ -116,22 +139,29 @@ class TracedRows(TracedPrograms, RowCollector):
         key, empty = program.reserve(self.key), program.reserve(_ROW)
         program.clear(key)
         program.clear(empty)
-        program.get(R2, event, self._value)
-        program.jump_if(R2, "==", ABSENT, end)
+        if self._value is not None:
+            self._set_measured(program, key, event, self._value, end)
+        for label in self._labels:
+            _copy_words(program, key, event, label.name)
+        self.task_fields.write(program, key, task)
+        self.rows.find_or_make(program, key, empty)
+        program.jump_if(R0, "==", 0, end)
+        row = Record(R0, _ROW)
+        if self._value is not None:
+            program.get(R1, event, self._value)
+            program.add_to(row, "total", R1)
+        program.move(R1, 1)
+        program.add_to(row, "count", R1)
+        program.label(end)
+
+    def _set_measured(self, program: KernelAssembly, key: Record, event: Record, value: str, otherwise: str) -> None:
+        program.get(R2, event, value)
+        program.jump_if(R2, "==", ABSENT, otherwise)
         if self._is_counted:
             program.set(key, _MEASURED[0], R2)
         if self._has_buckets:
             compute_bucket(program, R1, R2, R3)
             program.set(key, "bucket", R1)
-        self.task_fields.write(program, key, task)
-        self.rows.find_or_make(program, key, empty)
-        program.jump_if(R0, "==", 0, end)
-        row = Record(R0, _ROW)
-        program.get(R1, event, self._value)
-        program.add_to(row, "total", R1)
-        program.move(R1, 1)
-        program.add_to(row, "count", R1)
-        program.label(end)
 
     def make_columns(self, entries: Entries) -> Columns:
         """Make columns of rows: the mean of what each added up, which lies in its bucket, beside the exact total.
@@ -139,12 +169,38 @@ class TracedRows(TracedPrograms, RowCollector):
         Of a polled source each is what an interval added up to.
         """
         keys, attributes = self.task_fields.make_columns(entries.keys, self.context.names)
+        named, said = self.make_labels(entries.keys, self._labels)
+        keys, attributes = {**keys, **named}, {**said, **attributes}
         count, total = (entries.values[name].astype(np.int64) for name in ("count", "total"))
         if self.resolved.mode == "poll":
+            values = {} if self._value is None else {self._value: Column(total)}
             units = {} if self.tracer.unit is None else {self.tracer.unit: Column(count)}
-            return Columns(keys, {self._value: Column(total), **units, **attributes})
-        values = {self._value: Column(total // count), "total_ns": Column(total)}
+            return Columns(keys, {**values, **units, **attributes})
+        values = {} if self._value is None else {self._value: Column(total // count), "total_ns": Column(total)}
         return Columns(keys, {**values, **self.make_units(len(entries)), **attributes}, count)
+
+
+def _make_number(values: npt.NDArray[Any]) -> Column:
+    numbers = values.astype(np.int64)
+    present = numbers != ABSENT
+    return Column(numbers, None if present.all() else present)
+
+
+def _make_label(label: Label, values: npt.NDArray[Any], names: Names) -> Column:
+    if label.spell is not None:
+        return make_named_column(values, label.spell, names)
+    if values.dtype.kind != "S":
+        return _make_number(values)
+    texts = make_text_column(values, names)
+    return Column(np.where(values == b"", NO_NAME, texts.values), None, names)
+
+
+def _copy_words(program: KernelAssembly, target: Record, source: Record, field: str) -> None:
+    """Emit what copies a field of whole words from one structure to another. R1 holds nothing after it."""
+    (begin, size), (place, _) = source.locate(field), target.locate(field)
+    for offset in range(0, size, _WORD):
+        program.load(R1, source.base, begin + offset, _WORD)
+        program.store(target.base, place + offset, R1, _WORD)
 
 
 def can_add_up(resolved: ResolvedRequest, measured: tuple[str, ...]) -> bool:
@@ -167,7 +223,8 @@ class TracedEvents(ChosenCollector):
     def choose(self, resolved: ResolvedRequest) -> TracedRecords | TracedRows:
         """Choose rows where the kernel can add up all that is asked, else records."""
         tracer = self.tracer()
-        adds_up = can_add_up(resolved, tracer.measured)
+        own = (label.name for label in tracer.labels if label.is_own)
+        adds_up = can_add_up(resolved, (*tracer.measured, *own))
         # Records of a count would fill their memory until the close, which is the only reading that it takes.
         self.reads_between = not adds_up
         return TracedRows(tracer) if adds_up else TracedRecords(tracer)

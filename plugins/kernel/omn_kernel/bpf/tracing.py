@@ -16,6 +16,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+import attrs
+
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.reading import KernelAssembly
@@ -27,7 +29,21 @@ from omn_kernel.polling import Closable
 
 Held = TypeVar("Held", bound=Closable)
 ABSENT = -1
-"""What a measured value is set to where the event does not have it."""
+"""What a measured value, or a label that is a number, is set to where the event does not have it."""
+
+
+@attrs.frozen
+class Label:
+    """What an event is, beside how much: a key of the source or an attribute, which divides where that is asked.
+
+    `layout` is how programs set it: a number, or `S16` and the like for a text. `spell` names a number where it has a
+    name. `is_own` says that hardly two events have the same, so that adding them up by it would add up nothing.
+    """
+
+    name: str
+    layout: str = "i8"
+    spell: Callable[[int], str | None] | None = None
+    is_own: bool = False
 
 
 class Tracing(Protocol):
@@ -47,7 +63,7 @@ class Tracing(Protocol):
         """Load a program on a tracepoint (`ProgramCollector.load_tracepoint`)."""
 
     def reserve(self, program: KernelAssembly) -> Record:
-        """Reserve a place for an event's measured values, each of 8 bytes under its name."""
+        """Reserve a place for an event's measured values and labels, each under its name, numbers of 8 bytes."""
 
     def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
         """Emit what hands an event of a task over. R0 to R5 hold nothing of the program's after it.
@@ -59,11 +75,13 @@ class Tracing(Protocol):
 class Tracer(ABC):
     """The programs of one source. `measured` are the values of an event, the first the one that is asked by itself.
 
-    `unit` names the attribute of which each event is one, such as `slices`, None where there is none.
+    `unit` names the attribute of which each event is one, such as `slices`, None where there is none; it is what a
+    source measures of which nothing else is. `labels` are what an event is.
     """
 
-    measured: tuple[str, ...]
+    measured: tuple[str, ...] = ()
     unit: str | None = None
+    labels: tuple[Label, ...] = ()
 
     @abstractmethod
     def load(self, tracing: Tracing) -> None:

@@ -73,14 +73,15 @@ class Transport(ABC):
     def drain(self) -> Bytes:
         """Take what waits, as the kernel laid it out: whole records, up to one that is being written."""
 
-    def write(self, program: Assembly, record: Record, context: Register) -> None:
+    def write(self, program: Assembly, record: Record, context: Register, *, lost: LostCounter | None = None) -> None:
         """Emit what writes a record that a program has made, and counts it where there is no room for it.
 
-        `context` is a register that holds what R1 held when the program began. R0 to R5 hold nothing after it.
+        `context` is a register that holds what R1 held when the program began. R0 to R5 hold nothing after it. What is
+        no event by itself has its losses counted apart, in `lost`.
         """
         self._emit_output(program, record, context)
         with program.when(R0, "!=", 0):
-            self.lost.emit_count(program)
+            (lost or self.lost).emit_count(program)
 
     @abstractmethod
     def _emit_output(self, program: Assembly, record: Record, context: Register) -> None:
