@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-
 from omn_kernel.polled import read_file
 
+from omn_proc.arguments import spell_arguments
 from omn_proc.connector import Message, What
 from omn_proc.listening import Life, LifeCollector
-
-_LONGEST_COMMAND = 4096
+from omn_proc.signal_names import spell_signal
 
 
 class Execs(LifeCollector):
@@ -17,21 +15,20 @@ class Execs(LifeCollector):
 
     value = "execs"
     what = What.EXEC
-    read_names = ("comm", "proc", "argv")
+    read_names = ("comm", "proc", "argv", "argv_bytes")
 
     def read_life(self, message: Message) -> Life:
         """Read which process it was; its arguments only where the answer can show them, None where it is gone."""
         _, pid = message.numbers[:2]
-        values = {"argv": self._find_arguments(pid)} if self.shows("argv") else {}
-        return Life(pid, pid, self.lineage.find_parent(pid), values)
+        is_asked = self.shows("argv") or self.shows("argv_bytes")
+        return Life(pid, pid, self.lineage.find_parent(pid), self._read_arguments(pid) if is_asked else {})
 
-    def _find_arguments(self, pid: int) -> bytes | None:
-        """Find a process's arguments, separated by spaces and cut at 4096 bytes."""
+    def _read_arguments(self, pid: int) -> dict[str, bytes | int | None]:
         try:
             content = read_file(self.context.sysroot, f"/proc/{pid}/cmdline")
         except OSError:
-            return None
-        return content.rstrip(b"\0").replace(b"\0", b" ")[:_LONGEST_COMMAND] or None
+            content = b""
+        return {"argv": spell_arguments(content), "argv_bytes": len(content) or None}
 
 
 class Exits(LifeCollector):
@@ -46,7 +43,7 @@ class Exits(LifeCollector):
         if task != pid:
             return None
         number = status & 0x7F
-        values = {"code": None if number else status >> 8 & 0xFF, "signal": _spell_signal(number) if number else None}
+        values = {"code": None if number else status >> 8 & 0xFF, "signal": spell_signal(number) if number else None}
         # Before Linux 4.18 the message has no parent.
         return Life(pid, pid, parent or self.lineage.find_parent(pid), values)
 
@@ -64,10 +61,3 @@ class Forks(LifeCollector):
         maker = process if is_thread else parent
         values = {"child": child, "kind": "thread" if is_thread else "process"}
         return Life(None if is_thread else task, maker, self.lineage.find_parent(maker), values)
-
-
-def _spell_signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"

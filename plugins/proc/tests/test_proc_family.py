@@ -30,8 +30,8 @@ def test_the_family_keeps_the_contracts(registry: Registry, catalog: Catalog, di
 def test_every_source_is_collected_somewhere(registry: Registry, catalog: Catalog) -> None:
     """The sources that files and the connector answer are there; those that take programs alone say so."""
     entries = {name: entry for name, entry in catalog.entries.items() if entry.family == "proc"}
-    collected = {"tasks", "threads", "fd", "limits", "cgroup", "fork", "exec", "exit", "syscall"}
-    assert {name.partition(".")[2] for name in entries} == collected | {"calls", "signals"}
+    collected = {"tasks", "threads", "fd", "limits", "cgroup", "fork", "exec", "exit", "syscall", "signals"}
+    assert {name.partition(".")[2] for name in entries} == collected | {"calls"}
     assert {name.partition(".")[2] for name, _ in registry.collectors if name in entries} == collected
 
 
@@ -115,13 +115,6 @@ def test_a_kernel_that_counts_no_forks_is_refused(catalog: Catalog, sysroot: Sys
         drive_forks(catalog, str(sysroot)).__enter__()
 
 
-def test_forks_of_a_cgroup_are_the_builds_gap(omn: Command) -> None:
-    """No message and no file has a cgroup: what it makes is for the programs that are not written."""
-    ran = omn("proc.fork", "-m", "count", "-e", "count", "--cgroup", "/", "-d", "1s")
-    assert ran.code == 3
-    assert "task_newtask" in ran.stderr
-
-
 FORK_FIFTY = """
 import os
 for _ in range(50):
@@ -143,6 +136,8 @@ def test_a_program_that_forks_is_counted_from_the_command_line(omn: Command) -> 
         "-e",
         "count",
         "--system",
+        "--backend",
+        "force:fs:proc:stat",
         "--format",
         "json",
         "--",
