@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from omn_kernel.bpf.columns import Columns, make_named_column
+from omn_kernel.bpf.columns import Columns, make_address_column, make_named_column
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import NO_EXIST, Map
 from omn_kernel.bpf.spans import SpanRecords
@@ -119,7 +119,7 @@ class FutexWaits(SpanRecords):
         made = {
             "wait_ns": Column(records["wait_ns"].astype(np.int64), present),
             "waits": Column(np.ones(len(records), np.int64), present),
-            "addr": Column(records["addr"].astype(np.int64)),
+            "addr": make_address_column(records["addr"], names),
             "op": make_named_column(operation, OPERATIONS.get, names),
             "result": ended,
         }

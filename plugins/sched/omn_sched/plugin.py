@@ -32,6 +32,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("sched.runqlat", "fs:proc:cpu_schedstat", "omn_sched.machine:CpuWaits"),
         _trace_stacks("sched.offcpu", "omn_sched.blocks:Blocks"),
         _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits"),
+        _trace_stacks("sched.lock", "omn_sched.lock_waits:LockWaits"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
         CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),

@@ -20,7 +20,7 @@ from omn_core.testing.workloads import Running, Workload, end_with, threads
 
 Start = Callable[[Workload], Running]
 NAMES = "switches migrations runqlat runqlen offcpu wakeup slices lock futex mutex irq softirq numa_balance"
-COLLECTED = {"switches", "migrations", "runqlat", "runqlen", "offcpu", "futex", "irq", "softirq"}
+COLLECTED = {"switches", "migrations", "runqlat", "runqlen", "offcpu", "futex", "lock", "irq", "softirq"}
 
 
 @pytest.mark.spec("PLG-3", "PLG-9", "CAT-1", "CAT-2")

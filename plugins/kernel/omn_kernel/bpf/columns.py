@@ -58,6 +58,11 @@ def make_named_column(numbers: Array, name: Callable[[int], str | None], names: 
     return Column(np.array(interned, np.int64)[codes.reshape(-1)], None, names)
 
 
+def make_address_column(addresses: Array, names: Names) -> Column:
+    """Make a column of addresses as they are written, `0x7f31c0de`; 0 is absent."""
+    return make_named_column(addresses, lambda address: hex(address) if address else None, names)
+
+
 def _find_different(texts: Array) -> tuple[Array, Array]:
     """Return where each different text first stands, and which of these each text is.
 

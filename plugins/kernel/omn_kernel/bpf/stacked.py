@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,13 @@ from omn_kernel.perf.task_records import TaskRecords
 from omn_kernel.symbols.choice import choose_sources
 
 
+class TakesStacks(Protocol):
+    """What emits the taking of a stack into a record, if anybody asks for it."""
+
+    def __call__(self, program: Assembly, record: Record, context: Register) -> None:
+        """Emit it (`StackedRecords.take_stack`)."""
+
+
 class StackedRecords(StreamCollector, ABC):
     """A collector of records that say what the answer shows of a task and of where it was in its code.
 
@@ -30,6 +37,7 @@ class StackedRecords(StreamCollector, ABC):
 
     layout: Sequence[tuple[str, str]]
     takes_user_stacks_only = False
+    passed_over: tuple[str, ...] = ()
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a task and of its stack, and open what needs no target."""
@@ -44,7 +52,7 @@ class StackedRecords(StreamCollector, ABC):
         own = [(STAMP, "u8"), *self.layout, ("process", "i4"), *STACK_FIELDS]
         self.record = np.dtype([*own, *self.task_fields.layout], align=True)
         super().open_maps()
-        self._stacks = self.hold(StackTable()) if self._asks_stacks() else None
+        self._stacks = self.hold(StackTable(self.passed_over)) if self._asks_stacks() else None
         self._stackless = 0
         self._followed: FollowedTasks | None = None
         self._task_records: TaskRecords | None = None

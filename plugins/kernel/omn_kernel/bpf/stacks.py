@@ -37,10 +37,12 @@ _KEY = np.dtype([("number", "u4")])
 class StackTable:
     """The different stacks that programs took, each kept once. Raises MachineRefused where the kernel keeps none.
 
-    `lost` counts stacks whose place another had. They are walked by frame pointers, as the kernel walks.
+    `lost` counts stacks whose place another had. They are walked by frame pointers, as the kernel walks. Functions of
+    the kernel that `passed_over` begin the names of are left out with the program's own, as far as they are innermost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, passed_over: tuple[str, ...] = ()) -> None:
+        self._own = (*_OWN, *passed_over)
         self._most_frames = min(_MOST_FRAMES, int(read_file("/", "/proc/sys/kernel/perf_event_max_stack")))
         value = np.dtype([("frames", "u8", (self._most_frames,))])
         self._table = Map(MapType.STACK_TRACE, "stacks", _KEY, value, _ENTRIES)
@@ -86,12 +88,12 @@ class StackTable:
         return make_stacks(processes, records["ns"].astype(np.int64), calls_made, symboliser, stacks)
 
     def _count_own_frames(self, symboliser: Symboliser) -> Array:
-        """Count, of each stack that was kept, the innermost frames that are the program's own and what calls it."""
+        """Count, of each stack that was kept, the innermost frames that are the program's own, or passed over."""
         first = self._frames[:, :_MOST_OWN_FRAMES]
         times_ns = np.zeros(first.size, np.int64)
         symbols = symboliser.resolve(0, np.ascontiguousarray(first).reshape(-1), times_ns).symbol
         different, places = np.unique(symbols, return_inverse=True)
-        is_own = np.array([symboliser.symbols[one].label.startswith(_OWN) for one in different.tolist()], bool)
+        is_own = np.array([symboliser.symbols[one].label.startswith(self._own) for one in different.tolist()], bool)
         marked = is_own[places.reshape(-1)].reshape(first.shape) & (first != 0)
         # A program that is unloaded has no name any more, and lies inside what called it.
         return np.where(marked.any(axis=1), first.shape[1] - marked[:, ::-1].argmax(axis=1), 0)

@@ -7,7 +7,6 @@ nothing beside another process's. Waking calls begin and end here too, and are h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import attrs
 import numpy as np
@@ -15,7 +14,8 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9, Register
+from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
+from omn_kernel.bpf.stacked import TakesStacks
 from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat, set_current_task
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.task_states import TaskStates
@@ -66,13 +66,6 @@ def find_calls(*, is_compat: bool, with_wakes: bool) -> Mapping[int, int | None]
     calls = {**_CALLS, **(_WAKING_CALLS if with_wakes else {})}
     found = {find_syscall(name, is_compat=is_compat): operation for name, operation in calls.items()}
     return {number: operation for number, operation in found.items() if number is not None}
-
-
-class TakesStacks(Protocol):
-    """What emits the taking of a stack, if anybody asks for it."""
-
-    def __call__(self, program: KernelAssembly, record: Record, context: Register) -> None:
-        """Emit it."""
 
 
 @attrs.frozen

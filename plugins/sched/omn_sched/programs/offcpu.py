@@ -6,12 +6,11 @@ two parts: what the thread waited for a cpu, by the kernel's own account, and be
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
+from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
+from omn_kernel.bpf.stacked import TakesStacks
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
@@ -35,7 +34,7 @@ class OffCpuProgram:
         tasks: TargetTasks,
         fields: TaskFields,
         states: TaskStates,
-        take_stack: Callable[[KernelAssembly, Record, Register], None],
+        take_stack: TakesStacks,
         transport: Transport,
     ) -> None:
         self._tasks = tasks
