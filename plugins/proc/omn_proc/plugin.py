@@ -33,6 +33,15 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("proc.exit", "bpf:raw_tp", "omn_proc.traced:Exits", several_processes=True),
         CollectorRow("proc.exit", "netlink:proc", "omn_proc.lives:Exits", several_processes=True),
         CollectorRow("proc.syscall", "bpf:raw_tp", "omn_proc.syscalls:SystemCalls", several_processes=True),
+        CollectorRow(
+            "proc.calls",
+            "bpf:raw_tp",
+            "omn_proc.calls:Calls",
+            several_processes=True,
+            reads_stacks=True,
+            walks=("fp", "none"),
+            symbols=("none", "local", "debuginfod"),
+        ),
         CollectorRow("proc.signals", "bpf:raw_tp", "omn_proc.traced:Signals", several_processes=True),
     ]
 
