@@ -38,7 +38,9 @@ from omn_core.model.probe import (
 )
 from omn_core.model.request import (
     EmitSpec,
+    LeftOut,
     Request,
+    Session,
 )
 from omn_core.model.rows import (
     CollectorRow,
@@ -125,9 +127,19 @@ if TYPE_CHECKING:
         escape_bytes,
         escape_tree,
     )
+    from omn_core.run.alongside import (
+        Alongside,
+        Beside,
+        start_alongside,
+    )
     from omn_core.run.events import (
         Moment,
         RunEvent,
+    )
+    from omn_core.run.launcher import (
+        Launched,
+        LaunchPlan,
+        launch,
     )
     from omn_core.run.linux_exec import (
         make_program_environment,
@@ -136,12 +148,17 @@ if TYPE_CHECKING:
         explain_refusal,
         get_program,
     )
+    from omn_core.session.read import (
+        read_session,
+    )
 
 _DEFERRED = {
     "ABSENT": "omn_core.model.batch",
+    "Alongside": "omn_core.run.alongside",
     "Answer": "omn_core.emit.base",
     "Array": "omn_core.model.batch",
     "Batch": "omn_core.model.batch",
+    "Beside": "omn_core.run.alongside",
     "BoundTarget": "omn_core.model.collector",
     "Collector": "omn_core.model.collector",
     "CollectorBase": "omn_core.model.collector",
@@ -152,6 +169,8 @@ _DEFERRED = {
     "Encoder": "omn_core.format.base",
     "Frame": "omn_core.model.stacks",
     "InTargetCost": "omn_core.model.collector",
+    "LaunchPlan": "omn_core.run.launcher",
+    "Launched": "omn_core.run.launcher",
     "Losses": "omn_core.model.losses",
     "Moment": "omn_core.run.events",
     "Names": "omn_core.model.batch",
@@ -176,11 +195,14 @@ _DEFERRED = {
     "iter_reservations": "omn_core.format.reservations",
     "iter_rows": "omn_core.format.events",
     "iter_stack_series": "omn_core.format.stacks",
+    "launch": "omn_core.run.launcher",
     "open_cached": "omn_core.cache",
     "read_cached": "omn_core.cache",
     "make_program_environment": "omn_core.run.linux_exec",
+    "read_session": "omn_core.session.read",
     "render_asked": "omn_core.format.sentences",
     "render_series": "omn_core.format.stacks",
+    "start_alongside": "omn_core.run.alongside",
     "write_cached": "omn_core.cache",
 }
 
@@ -197,10 +219,12 @@ __all__ = [
     "AVAILABLE",
     "CONTRACT",
     "GROUP",
+    "Alongside",
     "Answer",
     "Array",
     "Backend",
     "Batch",
+    "Beside",
     "BoundTarget",
     "CatalogError",
     "Collector",
@@ -218,6 +242,9 @@ __all__ = [
     "FormatRow",
     "Frame",
     "InTargetCost",
+    "LaunchPlan",
+    "Launched",
+    "LeftOut",
     "Losses",
     "MachineRefused",
     "Moment",
@@ -240,6 +267,7 @@ __all__ = [
     "RunFailed",
     "Series",
     "SeriesResult",
+    "Session",
     "Stack",
     "StackRow",
     "StackSeries",
@@ -262,10 +290,13 @@ __all__ = [
     "iter_reservations",
     "iter_rows",
     "iter_stack_series",
+    "launch",
     "make_program_environment",
     "open_cached",
     "read_cached",
+    "read_session",
     "render_asked",
     "render_series",
+    "start_alongside",
     "write_cached",
 ]

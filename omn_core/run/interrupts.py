@@ -29,10 +29,11 @@ class Interrupts:
     `descriptor` becomes readable with each of them. `first` is the name of the one that ended the window. Only
     Python's main thread may watch signals: elsewhere nothing is watched and nothing changes. `ignored_before` are the
     signals that were ignored when the run began, which a launched program must find ignored still. `aborted` is the
-    name of the one that aborted.
+    name of the one that aborted. Without `aborts_early` one that comes before the window opened ends it as it opens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, aborts_early: bool = True) -> None:
+        self._aborts_early = aborts_early
         self.first: str | None = None
         self.aborted: str | None = None
         self.descriptor, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -93,7 +94,7 @@ class Interrupts:
         if self._is_over:
             self.first = self.first or name
             return
-        if self.first is not None or not self._is_open:
+        if self.first is not None or (self._aborts_early and not self._is_open):
             self.aborted = name
             raise Aborted(name)
         self.first = name

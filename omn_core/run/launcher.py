@@ -14,6 +14,7 @@ import signal
 import struct
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import attrs
@@ -34,7 +35,8 @@ _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 class LaunchPlan:
     """A program to launch: its path, its arguments (the name first), and where its output goes if not to omn's own.
 
-    `ignored` are the signals that were ignored before omn handled them.
+    `ignored` are the signals that were ignored before omn handled them. `environment` is the program's, omn's own where
+    it is None.
     """
 
     path: str
@@ -42,6 +44,7 @@ class LaunchPlan:
     stdout: str | None = None
     stderr: str | None = None
     ignored: frozenset[int] = frozenset()
+    environment: Mapping[bytes, bytes] | None = None
 
 
 @attrs.define(eq=False)
@@ -98,7 +101,8 @@ def launch(plan: LaunchPlan) -> Launched:
 
     Raises MachineRefused where its output files cannot be opened or no process can be made.
     """
-    call = Exec(os.fsencode(plan.path), [os.fsencode(part) for part in plan.arguments], make_program_environment())
+    environment = make_program_environment() if plan.environment is None else plan.environment
+    call = Exec(os.fsencode(plan.path), [os.fsencode(part) for part in plan.arguments], environment)
     outputs = _open_outputs(plan)
     pipes: list[int] = []
     try:

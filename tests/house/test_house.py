@@ -26,6 +26,7 @@ BROAD_EXCEPTS = {
     "omn_core/resolve/targets.py": 1,  # a plugin's binder, called in its guard
     "omn_core/resolve/walks.py": 1,  # a plugin's walk of stacks, asked in its guard
     "omn_core/run/announce.py": 1,  # a plugin's observer, called in its guard
+    "omn_core/run/alongside.py": 1,  # the main of a process of its own
     "omn_core/run/measurement.py": 4,  # a plugin's collector, called in its guards: made, begun, sampled, asked
     "omn_core/testing/checks/guard.py": 1,  # the conformance kit's calls into a plugin
     "omn_core/structure.py": 2,  # cattrs' own way: errors are gathered, and raised again as one with its place
@@ -121,6 +122,7 @@ def test_no_tool_is_run_and_nothing_is_traced_by_force(path: Path) -> None:
 WRITERS = {
     "omn_core/cli/streams.py",  # /dev/null, in place of a standard stream that is closed or failed
     "omn_core/cache.py",  # the user's cache
+    "omn_core/run/alongside.py",  # memory that it shares with its caller alone
     "omn_core/run/launcher.py",  # the program's own output, in the files a person named
     "omn_core/store.py",  # the run's folder, which a person named
     "plugins/agent/omn_agent/hook/slow.py",  # an event, in the spool of the recorder that the hook was given

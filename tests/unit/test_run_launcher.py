@@ -267,3 +267,15 @@ def test_a_launch_without_descriptors_is_refused_and_leaves_none_open(tmp_path: 
     code = [sys.executable, "-c", _OUT_OF_DESCRIPTORS, str(tmp_path / "out")]
     done = subprocess.run(code, capture_output=True, text=True, check=True)
     assert done.stdout == "no process could be made for the program: Too many open files True\n"
+
+
+def test_a_program_may_be_given_an_environment_of_its_own(tmp_path: Path) -> None:
+    """It has those variables and no other."""
+    out = tmp_path / "out"
+    launched = launch(LaunchPlan("/usr/bin/env", ("env",), stdout=str(out), environment={b"ONLY": b"this"}))
+    try:
+        assert _run_out(launched) == {"code": 0}
+    finally:
+        linux.reap(launched.pid)
+        launched.close()
+    assert out.read_text() == "ONLY=this\n"
