@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from omn_kernel.polled import read_file
 
 from omn_proc.arguments import spell_arguments
@@ -9,19 +11,24 @@ from omn_proc.connector import Message, What
 from omn_proc.listening import Life, LifeCollector
 from omn_proc.signal_names import spell_signal
 
+_TRACE_PARENT = re.compile(rb"\0TRACEPARENT=[0-9a-f]{2}-[0-9a-f]{32}-([0-9a-f]{16})-[0-9a-f]{2}(?:\0|-|\Z)")
+
 
 class Execs(LifeCollector):
     """A row for each program that a process executed, under the name and with the arguments that it has from there."""
 
     value = "execs"
     what = What.EXEC
-    read_names = ("comm", "proc", "argv", "argv_bytes")
+    read_names = ("comm", "proc", "argv", "argv_bytes", "parent_span")
 
     def read_life(self, message: Message) -> Life:
         """Read which process it was; its arguments only where the answer can show them, None where it is gone."""
         _, pid = message.numbers[:2]
         is_asked = self.shows("argv") or self.shows("argv_bytes")
-        return Life(pid, pid, self.lineage.find_parent(pid), self._read_arguments(pid) if is_asked else {})
+        values = self._read_arguments(pid) if is_asked else {}
+        if self.shows("parent_span"):
+            values["parent_span"] = self._find_span(pid)
+        return Life(pid, pid, self.lineage.find_parent(pid), values)
 
     def _read_arguments(self, pid: int) -> dict[str, bytes | int | None]:
         try:
@@ -29,6 +36,14 @@ class Execs(LifeCollector):
         except OSError:
             content = b""
         return {"argv": spell_arguments(content), "argv_bytes": len(content) or None}
+
+    def _find_span(self, pid: int) -> bytes | None:
+        """Find the span that a process was executed in, None where its environment names none or may not be read."""
+        try:
+            environment = read_file(self.context.sysroot, f"/proc/{pid}/environ")
+        except OSError:
+            return None
+        return parse_span(environment)
 
 
 class Exits(LifeCollector):
@@ -61,3 +76,12 @@ class Forks(LifeCollector):
         maker = process if is_thread else parent
         values = {"child": child, "kind": "thread" if is_thread else "process"}
         return Life(None if is_thread else task, maker, self.lineage.find_parent(maker), values)
+
+
+def parse_span(environment: bytes) -> bytes | None:
+    """Return the span of the TRACEPARENT in an environment as /proc has it, None where there is no valid one.
+
+    It is W3C's trace context: `<version>-<trace>-<span>-<flags>`, in lower-case hexadecimal.
+    """
+    found = _TRACE_PARENT.search(b"\0" + environment)
+    return found[1] if found is not None and found[1].strip(b"0") else None

@@ -14,7 +14,7 @@ from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.machine import find_stat_counter
 from omn_proc import execs, lives, traced
 from omn_proc.connector import Connector
-from omn_proc.lives import Forks
+from omn_proc.lives import Forks, parse_span
 from omn_proc.probes import probe_process_events
 
 from omn_core.api import BoundTarget, Collector, EmitSpec, MachineRefused, Need, ProbeContext, State
@@ -71,6 +71,36 @@ def test_a_script_that_executes_programs_is_counted_with_each(omn: Command, back
     # What is told is read afterwards: of a program that has ended meanwhile it is absent.
     assert commands == wanted if backend == SEEN else commands <= wanted
     assert [row["ts_ns"] for row in rows] == sorted(row["ts_ns"] for row in rows)
+
+
+@pytest.mark.spec("AGT-11")
+@pytest.mark.parametrize(
+    ("environment", "span"),
+    [
+        (b"A=b\0TRACEPARENT=00-" + b"1f" * 16 + b"-00f067aa0ba902b7-01\0C=d\0", b"00f067aa0ba902b7"),
+        (b"TRACEPARENT=00-" + b"1f" * 16 + b"-00f067aa0ba902b7-01", b"00f067aa0ba902b7"),
+        (b"TRACEPARENT=00-" + b"1f" * 16 + b"-" + b"0" * 16 + b"-01\0", None),
+        (b"TRACEPARENT=00-1f-00f067aa0ba902b7-01\0", None),
+        (b"NO_TRACEPARENT=00-" + b"1f" * 16 + b"-00f067aa0ba902b7-01\0", None),
+        (b"", None),
+    ],
+)
+def test_the_span_of_an_environment_is_that_of_a_valid_trace_context(environment: bytes, span: bytes | None) -> None:
+    """As the trace context of W3C has it; anything else names no span."""
+    assert parse_span(environment) == span
+
+
+@needs_events
+@pytest.mark.spec("AGT-11")
+def test_a_program_has_the_span_that_its_environment_named(omn: Command) -> None:
+    """Each program's own, whatever that of its parent is; none where it has none."""
+    parent = "00-" + "ab" * 16 + "-{:016x}-01"
+    script = f"TRACEPARENT={parent.format(7)} sleep 0.05; TRACEPARENT={parent.format(9)} sleep 0.05; sleep 0.05"
+    backend = ("--backend", f"force:{TOLD}")
+    ran = omn("proc.exec", "-m", "trace", "-e", "raw", *backend, "--format", "json", "--", "sh", "-c", script)
+    assert ran.code == 0, ran.stderr
+    spans = [row["attrs"].get("parent_span") for row in ran.result["raw"] if row["attrs"].get("comm") == "sleep"]
+    assert spans == [f"{7:016x}", f"{9:016x}", None]
 
 
 ENDS = """
