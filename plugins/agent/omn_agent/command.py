@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from omn_agent.harness import Harness
 from omn_core.api import RequestError
+
+if TYPE_CHECKING:
+    from omn_core.api import Alongside
 
 _NAMES = [harness.value for harness in Harness]
 
@@ -86,15 +90,27 @@ def hook_command(harness: str, folder: Path, content: str) -> int:
 Examples:
   omn agent record -- claude
   omn agent record --label code-mode -o work.pftrace -- pi "mend the fence"
+  omn agent record --with session.yaml -- claude
 """,
 )
 @click.option("--harness", type=click.Choice(_NAMES), help="Which agent it is, where its program's name does not say.")
 @click.option("--label", metavar="TEXT", help="A name of this recording's own.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write this file, not there yet.")
+@click.option(
+    "--with",
+    "session_file",
+    metavar="SESSION",
+    help="Ask this session file of the machine meanwhile, about the agent and all it starts.",
+)
 @click.option("--write-hooks", is_flag=True, help="Write hooks into Codex's or Muse's configuration, and say where.")
 @click.pass_obj
 def record_command(
-    application: Any, harness: str | None, label: str | None, output: Path | None, write_hooks: bool
+    application: Any,
+    harness: str | None,
+    label: str | None,
+    output: Path | None,
+    session_file: str | None,
+    write_hooks: bool,
 ) -> int:
     """Launch the program after `--`, follow its session files and hooks until it ends, and write what happened.
 
@@ -114,8 +130,24 @@ def record_command(
     found = find_harness(command[0]) if harness is None else Harness(harness)
     if write_hooks:
         _say(hook_file.write_hooks(found, os.environ))
-    click.echo(render_published(record(Wish(found, command, label, output, _say))))
+    start_beside = None if session_file is None else _plan_beside(application, session_file)
+    click.echo(render_published(record(Wish(found, command, label, output, _say, start_beside))))
     return 0
+
+
+def _plan_beside(application: Any, session_file: str) -> Callable[[int], Alongside]:
+    """Read a session, and return what starts it on a process."""
+    from omn_agent.content import is_content_kept
+    from omn_agent.machine.asking import make_beside, read_asked
+    from omn_core.api import start_alongside
+
+    session = read_asked(session_file)
+
+    def start(pid: int) -> Alongside:
+        beside = make_beside(session, pid, is_content_kept())
+        return start_alongside(application.registry, application.catalog, application.probes, beside)
+
+    return start
 
 
 @agent.command(

@@ -14,6 +14,7 @@ from omn_export.perfetto.tracks import Clock, ClockSnapshot
 
 from omn_agent.context import ContextSnapshot
 from omn_agent.harness import ALL_AREAS, Area, Harness
+from omn_agent.machine.model import Machine
 
 TRANSCRIPT_OBSERVED = "transcript-observed"
 """The timing of what was read from a session file's stamps."""
@@ -257,3 +258,4 @@ class Recording:
     clock_uncertainty_ns: int | None = None
     clock_snapshots: list[ClockSnapshot] = attrs.field(factory=list)
     boot: str | None = None
+    machine: Machine | None = None

@@ -12,6 +12,7 @@ from omn_agent.encoding.activity import add_activity
 from omn_agent.encoding.canvas import Canvas
 from omn_agent.encoding.capture import add_configurations
 from omn_agent.encoding.counters import add_counters
+from omn_agent.encoding.machine import add_machine
 from omn_agent.encoding.thread import add_thread
 from omn_agent.recording import Capture, Recording
 
@@ -36,6 +37,8 @@ def write_recording(stream: BinaryIO, recording: Recording) -> int:
         add_thread(canvas, recording, is_linked)
         add_configurations(canvas)
         add_counters(canvas, lost)
+    if recording.machine is not None:
+        add_machine(sequence, recording.machine)
     return publish(stream, [sequence], recording.clock_snapshots, machine_id=machine_id)
 
 

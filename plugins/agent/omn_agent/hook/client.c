@@ -115,8 +115,8 @@ int main(int count, char **arguments)
     bool is_whole = read_input(&input);
     struct span given = {input.at, input.length};
 
-    append(&message, "{\"stamp_ns\":%lld,\"harness\":\"%.20s\",\"pid\":%ld,\"size\":%zu,\"input\":", stamp_ns, harness,
-           (long)getppid(), input.length);
+    append(&message, "{\"stamp_ns\":%lld,\"harness\":\"%.20s\",\"pid\":%ld,\"client\":%ld,\"size\":%zu,\"input\":",
+           stamp_ns, harness, (long)getppid(), (long)getpid(), input.length);
     size_t head = message.length;
     if (!is_whole || !append_filtered(&message, given, content))
         append(&message, "null");

@@ -117,7 +117,8 @@ def _run(stamp_ns: int, harness: str, has_content: bool) -> None:
         pass
 
     def encode(is_kept: bool) -> bytes:
-        event = {"stamp_ns": stamp_ns, "harness": harness[:20], "pid": os.getppid(), "size": len(content)}
+        event = {"stamp_ns": stamp_ns, "harness": harness[:20], "pid": os.getppid()}
+        event |= {"client": os.getpid(), "size": len(content)}
         return json.dumps({**event, "input": filter_input(given, is_kept)}).encode()
 
     delivered = _deliver(encode(has_content))

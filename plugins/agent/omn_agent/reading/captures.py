@@ -67,6 +67,8 @@ class Reading:
     captures: list[ReadCapture]
     files: list[FileHealth]
     homeless: int = 0
+    machines: dict[str, list[Span]] = attrs.field(factory=dict)
+    """What each file holds of the machine: the run of omn's sources and the processes that it saw."""
 
 
 def read_captures(paths: Sequence[Path]) -> Reading:
@@ -87,6 +89,9 @@ def _divide(found: FileEvents, spans: list[Span], reading: Reading) -> None:
     by_root = {capture.root: capture for capture in captures if capture.root is not None}
     for span in spans:
         if span.kind == "capture":
+            continue
+        if span.kind in ("machine", "process"):
+            reading.machines.setdefault(found.health.path, []).append(span)
             continue
         owner = _find_owner(found, captures, by_root, span.track, span.start_ns)
         if owner is None:

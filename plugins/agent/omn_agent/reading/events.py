@@ -37,7 +37,7 @@ COUNTERS = {
 MOST_EVENTS = 4_000_000
 """More events of agents are not held in memory."""
 
-_AGENT = re.compile(r"(pi|claude|codex|muse|agentprof)(\.|$)")
+_AGENT = re.compile(r"(pi|claude|codex|muse|agentprof)(\.|$)|omn\.machine$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CLEARED = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 BEGIN = protos.TrackEvent.TYPE_SLICE_BEGIN

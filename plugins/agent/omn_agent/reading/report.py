@@ -11,6 +11,7 @@ import attrs
 from omn_agent.reading.captures import ReadCapture, Reading
 from omn_agent.reading.figures import compute_context_peak, compute_group, list_limits
 from omn_agent.reading.groups import make_groups
+from omn_agent.reading.machine import make_machine_report
 from omn_agent.reading.spans import Span
 
 SCHEMA = 1
@@ -31,6 +32,7 @@ def make_report(reading: Reading, slowest: int = 10) -> dict[str, Any]:
         "slow_tools": [_describe_tool(capture, span) for capture, span in timed[:slowest]],
         "responses": [_describe_response(row, span) for row in captures for span in row.iter_kind("response")],
         "scripts": [_describe_script(row, span) for row in captures for span in row.iter_kind("script")],
+        "machine": make_machine_report(reading),
         "health": {
             "files": [attrs.asdict(file) for file in reading.files],
             "has_one_clock": has_one_clock,

@@ -31,6 +31,8 @@ _KINDS = {
     "script": "script",
     "model-call": "model call",
     "capture": "capture",
+    "process": "process",
+    "machine": "machine",
 }
 
 

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterable
 from typing import Any
 
+from omn_agent.reading.machine_text import render_machine
 from omn_agent.reading.report import list_unhealthy
 
 _ABSENT = "Not recorded"
@@ -21,6 +22,8 @@ def render_report(report: dict[str, Any]) -> str:
         lines += ["", "Slowest tools", *map(_render_tool, report["slow_tools"])]
     if report["scripts"]:
         lines += ["", "Scripts", *map(_render_script, report["scripts"][:_MOST_SCRIPTS])]
+    if report["machine"] is not None and report["machine"]["tools"]:
+        lines += ["", "Tools and the machine", *map(_clean, render_machine(report["machine"]))]
     lines += ["", "Health", *_render_health(report)]
     return "\n".join(lines)
 
@@ -75,6 +78,8 @@ def _render_health(report: dict[str, Any]) -> Iterable[str]:
                 wrong.append(f"{name}: {capture[field]} {text}")
         if capture["unverified"]:
             wrong.append(f"{name}: its reader was never held to a real session")
+    for run in (report["machine"] or {"runs": []})["runs"]:
+        wrong += [f"{run['file']}: {sentence}" for sentence in run["reservations"]]
     packets = sum(file["packets"] for file in report["health"]["files"])
     yield f"  {packets} packets in {len(report['health']['files'])} files, {len(report['captures'])} captures"
     yield from (_clean(f"  {line}") for line in wrong or ["nothing is missing that the recordings tell of"])

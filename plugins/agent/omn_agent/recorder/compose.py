@@ -11,9 +11,10 @@ import attrs
 from omn_export.perfetto.tracks import Clock
 
 from omn_agent.harness import Harness
-from omn_agent.importing.fields import find_text, get_object
+from omn_agent.importing.fields import find_count, find_text, get_object
 from omn_agent.importing.lines import Account
 from omn_agent.importing.session import Session
+from omn_agent.machine.model import Machine, make_machine
 from omn_agent.recorder.clock import Timeline
 from omn_agent.recorder.correlate import apply_events
 from omn_agent.recorder.findings import Findings, Window
@@ -25,6 +26,7 @@ from omn_agent.recording import Capture, Process, Recording
 INFERRED = (
     "no source named a session: the session files that grew in this folder meanwhile were taken for the harness's"
 )
+LOST = "what the machine did was in memory until the end, and went with the recorder"
 _THREADED = (Harness.CLAUDE, Harness.PI)
 """Harnesses whose main thread runs their JavaScript: its id is the process's, and what they run is their own child."""
 
@@ -67,8 +69,24 @@ def compose(content: JournalContent) -> Composed:
         timeline.uncertainty_ns,
         [reading.make_snapshot() for reading in content.readings],
         find_text(content.begin, "boot"),
+        _make_machine(content, degradations),
     )
     return Composed(recording, findings.health, degradations)
+
+
+def _make_machine(content: JournalContent, degradations: list[str]) -> Machine | None:
+    """Return what the machine did, the clients of hooks marked in it: they are the recorder's own."""
+    machine = make_machine(content.machine)
+    if machine is None:
+        if content.begin.get("is_accompanied") is True and content.end is None:
+            degradations.append(LOST)
+        return None
+    clients = {(find_count(event.payload, "client"), event.stamp_ns) for event in content.events}
+    for life in machine.lives or ():
+        life.is_recorder = any(
+            pid == life.pid and (life.start_ns or 0) <= ts_ns <= (life.end_ns or ts_ns) for pid, ts_ns in clients
+        )
+    return machine
 
 
 def _choose_files(content: JournalContent) -> tuple[list[Path], bool]:

@@ -207,5 +207,5 @@ def parse_message(harness: Harness, message: bytes) -> HarnessEvent | None:
         return None
     given = get_object(told, "input")
     name = find_text(given, "hook_event_name") or ("Unnamed" if given else "Unparsed")
-    payload = {**given, "pid": find_count(told, "pid"), "size": find_count(told, "size")}
+    payload = {**given, **{field: find_count(told, field) for field in ("pid", "client", "size")}}
     return HarnessEvent(harness, stamp_ns, find_text(given, "session_id"), f"hook.{name}", payload)

@@ -30,6 +30,7 @@ class JournalContent:
     owned: dict[Path, str] = attrs.field(factory=dict)
     starts: dict[int, int] = attrs.field(factory=dict)
     samples: list[tuple[int, int, int]] = attrs.field(factory=list)
+    machine: list[dict[str, Any]] = attrs.field(factory=list)
     losses: list[tuple[int, dict[str, int]]] = attrs.field(factory=list)
     degradations: list[str] = attrs.field(factory=list)
     end: dict[str, Any] | None = None
@@ -98,6 +99,8 @@ def _take(content: JournalContent, record: dict[str, Any], paths: dict[int, Path
         content.starts[record["pid"]] = record["start_ns"]
     elif kind == "sample":
         content.samples.append((stamp_ns or 0, record["resident_bytes"], record["cpu_us"]))
+    elif kind == "machine":
+        content.machine.append(get_object(record, "part"))
     elif kind == "losses":
         content.losses.append((stamp_ns or 0, get_object(record, "counts")))
     elif kind == "degraded":

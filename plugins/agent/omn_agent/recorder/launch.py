@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping, Sequence
-
-import attrs
 
 from omn_agent.harness import Harness
 from omn_agent.recorder.clock import Timeline
-from omn_core.api import RequestError, explain_refusal, get_program
+from omn_core.api import Launched, LaunchPlan, RequestError, get_program, launch
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-# Python ignores these two at its start, whatever they were.
-_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
-
-
-@attrs.define
-class Launched:
-    """A harness that runs. `pidfd` is readable when it has ended."""
-
-    pid: int
-    pidfd: int
-
-    def reap(self) -> int | None:
-        """Return its exit code, or minus the signal that ended it; None where it still runs."""
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if pid else None
 
 
 def find_harness(program: str) -> Harness:
@@ -39,14 +21,19 @@ def find_harness(program: str) -> Harness:
     raise RequestError(f"{program!r} is none of the harnesses' names", "say which it is with --harness")
 
 
-def launch(argv: Sequence[str], environment: Mapping[str, str]) -> Launched:
-    """Start a program. Raises MachineRefused where there is none, or the kernel does not execute it."""
-    path = get_program(argv[0])
-    try:
-        pid = os.posix_spawn(path, list(argv), dict(environment), setsigdef=_RESTORED)
-    except OSError as error:
-        raise explain_refusal(path, error.errno or 0) from error
-    return Launched(pid, os.pidfd_open(pid))
+def hold(argv: Sequence[str], environment: Mapping[str, str]) -> Launched:
+    """Start a harness and hold it before its exec: it runs when it is released. Raises MachineRefused where it cannot.
+
+    Nothing of it is left where it is never released: it ends with its recorder.
+    """
+    encoded = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+    return launch(LaunchPlan(get_program(argv[0]), tuple(argv), environment=encoded))
+
+
+def reap(launched: Launched) -> int | None:
+    """Return a harness's exit code, or minus the signal that ended it; None where it still runs."""
+    pid, status = os.waitpid(launched.pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if pid else None
 
 
 def read_start(pid: int, timeline: Timeline) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import select
 import time
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,10 @@ from omn_agent.recorder.clock import Reading, Timeline, read_clocks
 from omn_agent.recorder.event import EventSource, HarnessEvent
 from omn_agent.recorder.follow import Follower
 from omn_agent.recorder.journal import Journal
-from omn_agent.recorder.launch import Launched, read_start, read_usage
+from omn_agent.recorder.launch import read_start, read_usage, reap
 from omn_agent.recorder.places import Places, find_open_files, list_children
 from omn_agent.recorder.signals import Wakeup
+from omn_core.api import Alongside, Launched, OmnError
 
 _SECOND_NS = 1_000_000_000
 _CLOCKS_EVERY_S = 10
@@ -41,6 +43,7 @@ class Recorder:
     wakeup: Wakeup
     follower: Follower
     readings: list[Reading]
+    beside: Alongside | None = None
     _files: dict[Path, int] = attrs.field(factory=dict)
     _owned: set[Path] = attrs.field(factory=set)
     _processes: set[int] = attrs.field(factory=set)
@@ -160,6 +163,16 @@ class Recorder:
         self.readings.append(reading)
         self.journal.add("clock", clocks=attrs.astuple(reading))
 
+    def _take_machine(self) -> None:
+        """Keep what the run beside the recording found, or say that it failed."""
+        if self.beside is None:
+            return
+        try:
+            for line in self.beside.finish().splitlines():
+                self.journal.add("machine", part=json.loads(line))
+        except OmnError as error:
+            self.journal.add("degraded", text=f"what the machine did is not known: {error}")
+
     def _keep_losses(self) -> None:
         """Keep how much was lost so far, where that has grown."""
         lost = dict(self.journal.lost)
@@ -180,9 +193,10 @@ class Recorder:
             self._receive(source)
         self._look(is_last=reason == ENDED)
         self._read_clocks()
+        self._take_machine()
         for source in self.sources:
             for text in source.list_degradations():
                 self.journal.add("degraded", text=text)
         self._keep_losses()
-        self.journal.add("end", s=now_ns, reason=reason, code=self.launched.reap() if reason == ENDED else None)
+        self.journal.add("end", s=now_ns, reason=reason, code=reap(self.launched) if reason == ENDED else None)
         self.journal.close()

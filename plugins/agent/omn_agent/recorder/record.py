@@ -23,25 +23,29 @@ from omn_agent.recorder.follow import Follower
 from omn_agent.recorder.hook_source import count_drops, parse_message, read_spool
 from omn_agent.recorder.journal import Journal, create_journal
 from omn_agent.recorder.journal_content import JournalContent, read_journal
-from omn_agent.recorder.launch import launch
+from omn_agent.recorder.launch import hold
 from omn_agent.recorder.loop import STOPPED, Recorder
 from omn_agent.recorder.places import Places
 from omn_agent.recorder.signals import Wakeup
 from omn_agent.recorder.sources import make_sources
-from omn_core.api import OmnError, RequestError, RunFailed, make_program_environment
+from omn_core.api import Alongside, Launched, OmnError, RequestError, RunFailed, make_program_environment
 
 VERSION = 1
 
 
 @attrs.frozen
 class Wish:
-    """What is to be recorded: a harness's command line, and how the recording is called. `say` tells a person."""
+    """What is to be recorded: a harness's command line, and how the recording is called. `say` tells a person.
+
+    `start_beside` starts what omn's sources see of the harness, which is told its number while it is held.
+    """
 
     harness: Harness
     argv: tuple[str, ...]
     label: str | None
     output: Path | None
     say: Callable[[str], None]
+    start_beside: Callable[[int], Alongside] | None = None
 
 
 @attrs.frozen
@@ -75,7 +79,7 @@ def record(wish: Wish) -> Published:
         wakeup = stack.enter_context(Wakeup())
         _begin(journal, wish, name, folder, path)
         try:
-            recorder = _launch(wish, journal, folder, environment, sources, wakeup)
+            recorder = _launch(wish, journal, folder, environment, sources, wakeup, stack)
         except OmnError:
             journal.close()
             journal.path.unlink()
@@ -148,6 +152,7 @@ def _begin(journal: Journal, wish: Wish, name: str, folder: Path, path: Path) ->
         working_folder=os.getcwd(),
         folder=str(folder),
         output=str(path.absolute()),
+        is_accompanied=wish.start_beside is not None,
         clocks=attrs.astuple(read_clocks()),
     )
     journal.flush()
@@ -160,8 +165,12 @@ def _launch(
     environment: Mapping[str, str],
     sources: Sequence[EventSource],
     wakeup: Wakeup,
+    stack: contextlib.ExitStack,
 ) -> Recorder:
-    """Prepare every source, launch the harness as they ask, and return the recorder of it."""
+    """Prepare every source, launch the harness as they ask, and return the recorder of it.
+
+    With sources of omn's beside it, it runs once they are attached.
+    """
     plan = Launch(wish.harness, wish.argv, environment, folder, is_content_kept())
     for source in sources:
         asked = source.prepare(plan)
@@ -170,9 +179,16 @@ def _launch(
         for text in asked.degradations:
             journal.add("degraded", text=text)
             wish.say(text)
-    since_ns, reading = read_file_clock(), read_clocks()
-    journal.add("clock", clocks=attrs.astuple(reading))
-    launched = launch(plan.argv, plan.environment)
+    launched = hold(plan.argv, plan.environment)
+    stack.callback(launched.close)
+    try:
+        beside = _start_beside(wish, launched, stack)
+        since_ns, reading = read_file_clock(), read_clocks()
+        journal.add("clock", clocks=attrs.astuple(reading))
+        launched.release()
+    except OmnError:
+        launched.abandon()
+        raise
     return Recorder(
         Places(wish.harness, plan.environment, os.getcwd()),
         plan.has_content,
@@ -182,4 +198,14 @@ def _launch(
         wakeup,
         Follower(since_ns),
         [reading],
+        beside,
     )
+
+
+def _start_beside(wish: Wish, launched: Launched, stack: contextlib.ExitStack) -> Alongside | None:
+    if wish.start_beside is None:
+        return None
+    beside = wish.start_beside(launched.pid)
+    stack.callback(beside.close)
+    beside.wait_attached()
+    return beside

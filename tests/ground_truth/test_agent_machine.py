@@ -1,0 +1,155 @@
+"""What tools' processes did, as a recording says it, against what wait4(2) says of the same processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_recording import Bench
+
+pytestmark = pytest.mark.spec("AGT-11")
+
+SESSION = """
+requests:
+  - {source: mem.rss, mode: poll, emits: [summary, timeline], keys: [proc], interval: 20ms}
+  - {source: cpu.util, mode: poll, emits: [timeline], target: {system: true}, interval: 100ms}
+"""
+WAITS = "  - {source: sched.offcpu, mode: trace, emits: [summary], keys: [proc]}\n"
+SLEEP_S = 0.15
+
+TOOLS = f"""
+import subprocess
+made = {{}}
+
+def run(call, code, *words):
+    child = subprocess.Popen([sys.executable, "-I", "-S", "-c", code, *words])
+    made[call] = child.pid
+    return child
+
+def wait_for(call, child):
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    made[call] = (child.pid, child.returncode, int((usage.ru_utime + usage.ru_stime) * 1e9), usage.ru_maxrss << 10)
+
+WORK = '''
+import os, subprocess, sys, time
+until = time.process_time_ns() + 80_000_000
+while time.process_time_ns() < until: pass
+time.sleep({SLEEP_S})
+with open("written", "wb") as file:
+    file.write(bytes(1 << 20)); file.flush(); os.fsync(file.fileno())
+subprocess.run([sys.executable, "-I", "-S", "-c", "pass"])
+sys.exit(3)
+'''
+agent = Claude("s1"); agent.start(); agent.prompt()
+agent.begin("work"); wait_for("work", run("work", WORK, "ARGWORD")); agent.finish("work", duration_ms=1)
+agent.begin("read", "Read", file_path="ARGWORD"); agent.finish("read", "Read")
+agent.begin("left"); server = run("left", "import time; time.sleep(60)"); agent.finish("left")
+agent.begin("one"); agent.begin("two")
+children = [run(call, "import time; time.sleep(0.03)") for call in ("one", "two")]
+for call, child in zip(("one", "two"), children): wait_for(call, child)
+agent.finish("one"); agent.finish("two")
+agent.begin("after"); wait_for("after", run("after", "pass")); agent.finish("after")
+agent.stop(); server.kill(); wait_for("left", server); agent.end()
+Path("made.json").write_text(json.dumps(made))
+"""
+
+
+@pytest.fixture
+def bench(omn: Any, tmp_path: Path) -> Bench:
+    """A home, a working folder and programs."""
+    made = Bench(omn, tmp_path)
+    made.prepare()
+    return made
+
+
+def show(bench: Bench) -> dict[str, Any]:
+    """Return what a recording says, skipping the test where this machine tells of no processes."""
+    report: dict[str, Any] = json.loads(bench.command("show", "--format", "json", "out.pftrace").stdout)
+    (run,) = report["machine"]["runs"]
+    if not run["has_processes"]:
+        pytest.skip(f"this machine tells of no process: {run['reservations'][-1]}")
+    return report
+
+
+def test_each_tool_has_its_processes_and_what_they_did(bench: Bench) -> None:
+    """By time where one tool alone ran, in dispute where two did, and nothing of a process that outlived its tool."""
+    is_root = os.geteuid() == 0
+    (bench.work / "session.yaml").write_text(SESSION + (WAITS if is_root else ""))
+    ran = bench.record(TOOLS, "--with", "session.yaml")
+    assert (ran.code, ran.stderr) == (0, "")
+    made = json.loads((bench.work / "made.json").read_text())
+    report = show(bench)
+    tools = {tool["call_id"]: tool for tool in report["machine"]["tools"]}
+    work, read, left = tools["work"], tools["read"], tools["left"]
+    assert (work["processes"], work["evidence"], work["outliving"], work["disputed"]) == (2, ["temporal"], 0, 0)
+    assert work["in_processes_ns"] + work["harness_ns"] == work["length_ns"]
+    assert 80_000_000 + SLEEP_S * 1e9 <= work["in_processes_ns"] <= work["length_ns"]
+    assert 0 < work["figures"]["mem.rss"]["value"] <= made["work"][3]
+    if is_root:
+        waited = work["figures"]["sched.offcpu"]
+        assert SLEEP_S * 1e9 <= waited["value"] <= work["in_processes_ns"] * 2
+    assert (read["processes"], read["is_in_process"], read["figures"]) == (0, True, {})
+    assert (left["processes"], left["outliving"], left["figures"]) == (0, 1, {})
+    for call in ("one", "two"):
+        assert (tools[call]["processes"], tools[call]["disputed"], tools[call]["harness_ns"]) == (0, 2, None)
+    assert {tuple(row["tools"]) for row in report["machine"]["disputed"]} == {("one", "two")}
+    assert [tools[call]["beside"] for call in ("work", "read", "left", "one", "after")] == [0, 0, 0, 1, 1]
+    assert (tools["after"]["processes"], tools["after"]["evidence"]) == (1, ["temporal"])
+    trace = bench.read()
+    lives = {row.args["pid"]: row for row in trace.slices if row.args.get("kind") == "process"}
+    for call, (pid, code, *_) in made.items():
+        assert lives[pid].args.get("exit_code") == (code if code >= 0 else None), call
+        assert lives[pid].args.get("exit_signal") == (None if code >= 0 else "SIGKILL")
+    assert sum(row.args.get("is_recorder") is True for row in lives.values()) >= len(tools) * 2
+    assert any("cpu.util" in name and values for name, values in trace.counters.items())
+    text = bench.command("show", "out.pftrace").stdout
+    assert "Bash: 2 processes (forked inside it); " in text
+    assert "Read: in the harness's own process" in text
+    assert "1 outlived it, and their figures are not in it" in text
+    assert "nobody can tell" in text
+
+
+@pytest.mark.spec("AGT-8")
+def test_no_word_of_a_command_line_is_kept_without_content(bench: Bench) -> None:
+    """A program's name may be of what a person wrote, so that it is left out with the arguments."""
+    script = """
+        import shutil, subprocess
+        shutil.copy("/bin/sleep", "ARGWORD")
+        agent = Claude("s1"); agent.start(); agent.prompt()
+        agent.begin("c1"); subprocess.run(["./ARGWORD", "0.03"]); agent.finish("c1")
+        agent.stop(); agent.end()
+        os.unlink("ARGWORD")
+    """
+    (bench.work / "session.yaml").write_text(
+        SESSION + "  - {source: mem.rss, mode: poll, keys: [comm], emits: [timeline]}\n"
+    )
+    for content in ("1", "0"):
+        ran = bench.record(
+            script, "--with", "session.yaml", "-o", f"{content}.pftrace", AGENTPROF_CAPTURE_CONTENTS=content
+        )
+        assert ran.code == 0, ran.stderr
+        trace = bench.read(f"{content}.pftrace")
+        assert any(row.args.get("kind") == "process" and "figures" in row.args for row in trace.slices)
+    found = bench.find_words(b"ARGWORD")
+    assert {Path(path).name for path, _ in found} == {"1.pftrace"}
+
+
+def test_a_session_that_cannot_be_asked_refuses_the_launch(bench: Bench) -> None:
+    """The harness never runs: what is wrong with the session is said as omn says it of a run."""
+    wrong = {
+        "launch: [make]\nrequests: [{source: mem.rss}]": (2, "a recording's program is the harness"),
+        "requests: [{source: mem.rss, target: {pid: 1}}]": (2, "a recording's process is the harness"),
+        "requests: [{source: mem.rsss}]": (2, "mem.rsss"),
+        "requests: [{source: mem.rss, emits: [stack]}]": (2, "stack"),
+        "requests: [{source: cpu.util, target: {cgroup: /nowhere}}]": (1, "/nowhere"),
+    }
+    for text, (code, said) in wrong.items():
+        (bench.work / "session.yaml").write_text(text)
+        ran = bench.record("Path('ran').touch()", "--with", "session.yaml")
+        assert (ran.code, said in ran.stderr) == (code, True), ran.stderr
+    assert [path.name for path in bench.work.iterdir()] == ["session.yaml"]
+    assert not bench.journals()
