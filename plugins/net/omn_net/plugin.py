@@ -40,6 +40,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("net.tcp.rtt", "nl:sock_diag:fd", "omn_net.tcp_rtt:HeldRoundTrips", **held),
         CollectorRow("net.tcp.retransmit", "fs:proc:snmp", "omn_net.protocols:Retransmits"),
         CollectorRow("net.tcp.connect", "bpf:raw_tp", "omn_net.connects:Connects", several_processes=True),
+        CollectorRow("net.tcp.lifetime", "bpf:raw_tp", "omn_net.lifetimes:Lifetimes", several_processes=True),
         CollectorRow("net.udp", "nl:sock_diag", "omn_net.udp:UdpSockets"),
         CollectorRow("net.qdisc", "nl:route:qdisc", "omn_net.queues:QueueCounts"),
     ]

@@ -63,6 +63,13 @@ def make_address_column(addresses: Array, names: Names) -> Column:
     return make_named_column(addresses, lambda address: hex(address) if address else None, names)
 
 
+def keep_where(column: Column, is_known: npt.NDArray[np.bool_]) -> Column:
+    """Return a column whose value is absent wherever it is not known."""
+    if column.names is not None:
+        return Column(np.where(is_known, column.values, ABSENT), None, column.names)
+    return Column(column.values, column.is_present & is_known)
+
+
 def _find_different(texts: Array) -> tuple[Array, Array]:
     """Return where each different text first stands, and which of these each text is.
 
