@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omn_kernel.elf.build_ids import parse_build_id
 from omn_kernel.elf.debug_data import read_debug_data
-from omn_kernel.elf.image import read_image
+from omn_kernel.elf.image import PF_X, PT_LOAD, Segment, read_image
 from omn_kernel.elf.notes import find_build_id, find_debug_link
+from omn_kernel.elf.placing import compute_shift
 from omn_kernel.elf.plt import read_entries
 from omn_kernel.elf.source import ElfError, File, Memory
 from omn_kernel.elf.tables import read_dynamic_symbols, read_static_symbols
@@ -332,3 +333,24 @@ def test_a_section_that_claims_more_than_any_is_refused(tmp_path: Path) -> None:
         file.truncate(1 << 41)
     with File(str(path)) as source, pytest.raises(ElfError, match="past the"):
         read_static_symbols(read_image(source))
+
+
+@pytest.mark.spec("STK-2", "STK-5")
+@pytest.mark.parametrize(
+    ("offset", "size", "shift"),
+    [
+        (0x12000, 0x3E000, 0x1000),  # a page that ends another segment begins the code
+        (0x50000, 0x1000, 0x2000),  # data that was made executable
+        (0x4F000, 0x1000, 0x1000),  # the code's last page, mapped by itself
+        (0, 0x13000, 0x1000),  # all of the file up to the code's first page: some of it is code
+        (0x90000, 0x1000, 0),
+    ],
+)
+def test_a_stretch_of_code_stands_where_its_own_segment_has_it(offset: int, size: int, shift: int) -> None:
+    """Segments that share pages of the file, as linkers make them that do not pad it."""
+    segments = (
+        Segment(PT_LOAD, 4, 0, 0, 0x127F8, 0x127F8),
+        Segment(PT_LOAD, 4 | PF_X, 0x12800, 0x13800, 0x3C980, 0x3C980),
+        Segment(PT_LOAD, 6, 0x4F180, 0x51180, 0x2628, 0x2E80),
+    )
+    assert compute_shift(segments, offset, size) == shift

@@ -31,3 +31,20 @@ def compute_addresses(segments: Sequence[Segment], offsets: NDArray[np.uint64]) 
             addresses[held] = offsets[held] + shift
             unknown &= ~held
     return addresses
+
+
+def compute_shift(segments: Sequence[Segment], offset: int, size: int) -> int:
+    """Compute how much more the addresses of a mapped stretch of code are than its places in the file.
+
+    A page may hold the end of one segment and the beginning of the next, each mapped with the whole page: linkers that
+    do not pad files between them make it so. It is the executable segment that fills most of the stretch that counts,
+    any other where there is none, and nothing where none is in it.
+    """
+
+    def count_shared(segment: Segment) -> int:
+        return min(segment.offset + segment.file_size, offset + size) - max(segment.offset, offset)
+
+    loaded = [one for one in segments if one.kind == PT_LOAD and count_shared(one) > 0]
+    code = [one for one in loaded if one.flags & PF_X]
+    found = max(code or loaded, key=count_shared, default=None)
+    return 0 if found is None else found.address - found.offset

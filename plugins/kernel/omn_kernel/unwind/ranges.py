@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-import numpy as np
 
 from omn_kernel.elf.image import Image, Segment, read_image
-from omn_kernel.elf.placing import compute_addresses
+from omn_kernel.elf.placing import compute_shift
 from omn_kernel.elf.source import ElfError
 from omn_kernel.symbols.files import NotFound, read_written_ns, was_written_since
 from omn_kernel.symbols.held import MappedFiles
@@ -47,8 +46,8 @@ class FrameTables:
         found = self._get(mapping, pid, is_living) if mapping.is_file or mapping.path == VDSO else None
         if found is None:
             return CodeRange(mapping.start, mapping.end, 0, None)
-        (address,) = compute_addresses(found.segments, np.array([mapping.offset], np.uint64)).tolist()
-        bias = mapping.start - address
+        shift = compute_shift(found.segments, mapping.offset, mapping.end - mapping.start)
+        bias = mapping.start - mapping.offset - shift
         return CodeRange(mapping.start, mapping.end, bias, found.table, bias + found.entry if found.entry else 0)
 
     def _get(self, mapping: Mapping, pid: int, is_living: bool) -> _Object | None:
