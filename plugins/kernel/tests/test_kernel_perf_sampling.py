@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +132,45 @@ def test_stacks_are_those_of_the_code(tmp_path: Path, omn: Command) -> None:
     assert inside[0]["objects"][:3] == [str(program)] * 3
     assert sampled.result["unit"] == "ns"
     assert total == pytest.approx(sampled.document["program"]["cpu_ns"], rel=0.2)
+
+
+GOING = """
+#include <time.h>
+#include <unistd.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void work(void) { for (int i = 0; i < 100000; i++) sink += i; }
+int main(int count, char **words)
+{
+    struct timespec now;
+    unlink(words[0]);
+    do {
+        work();
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    } while (now.tv_nsec < 300000000 && !now.tv_sec);
+    return count == 0;
+}
+"""
+
+
+@pytest.mark.spec("STK-5")
+def test_the_files_that_are_held_are_the_programs_and_not_those_of_what_it_was_forked_from(
+    tmp_path: Path, omn: Command
+) -> None:
+    """A program that deletes itself is named where few files may be open, fewer than omn has mapped modules of its own.
+
+    Its stacks begin with its execve: nothing of omn's is in them.
+    """
+    program = compile_c(tmp_path, "going", GOING, "-O1")
+    words = (*omn.argv, "cpu.profile", "--format", "json", "--", str(program))
+    limited = ("sh", "-c", 'ulimit -n 128; exec "$@"', "sh", *words)
+    done = subprocess.run(limited, capture_output=True, check=False, text=True, env=omn.environment())
+    if done.returncode == 1:
+        pytest.skip(f"perf events are closed to this user: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["results"][0]["series"][0]["emits"]["stack"]["rows"]
+    working = sum(row["weight"] for row in rows if row["frames"][0] == "work")
+    assert working > 0.8 * sum(row["weight"] for row in rows)
+    assert not any("python" in (path or "") for row in rows for path in row["objects"])
 
 
 def test_each_fault_of_a_period_of_one_is_a_sample(workload: Start) -> None:

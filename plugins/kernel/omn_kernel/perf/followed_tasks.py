@@ -33,6 +33,20 @@ class FollowedTasks:
             self._proc_keys[pid] = find_process_key(self._sysroot, pid)
             self.symboliser.follow(pid, now_ns)
 
+    def follow_target(self, pids: Sequence[int], now_ns: int, *, is_held: bool) -> None:
+        """Read the processes of a target as it is attached to.
+
+        What a launched program that is held at its execve has mapped so far is omn's own memory: it goes with the
+        execve, and records tell of all that comes after.
+        """
+        for pid in pids:
+            if is_held:
+                self.names.follow(pid, pid)
+                self._proc_keys[pid] = find_process_key(self._sysroot, pid)
+                self.symboliser.identify(pid)
+            else:
+                self.follow(pid, pid, now_ns)
+
     def find_process(self, pid: int) -> str | None:
         """Find the key of a process that was followed, None where it was gone before."""
         return self._proc_keys.get(pid)

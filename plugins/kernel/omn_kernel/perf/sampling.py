@@ -122,9 +122,8 @@ class SamplingCollector(CollectorBase, ABC):
         self._opener = EventOpener(self._event, make)
         self._is_of_tasks = bool(target.processes)
         self._events = SampledEvents(target, self._opener, self.sampling, reads_lost=reads_lost)
-        now_ns = self.context.clock()
-        for handle in target.processes:
-            self._tasks.follow(handle.pid, handle.pid, now_ns)
+        pids = [handle.pid for handle in target.processes]
+        self._tasks.follow_target(pids, self.context.clock(), is_held=is_held)
         self._ids = self._events.read_ids() if self.sampling.has_streams else []
         if not is_held:
             self._events.enable()

@@ -41,8 +41,7 @@ class TaskRecords:
 
         asked = attrs.evolve(target, place=None) if isinstance(target.place, CgroupPlace) else target
         self._events = SampledEvents(asked, EventOpener(get_event("sw:dummy"), make), _SAMPLING)
-        for handle in target.processes:
-            tasks.follow(handle.pid, handle.pid, now_ns)
+        tasks.follow_target([handle.pid for handle in target.processes], now_ns, is_held=is_held)
         if not is_held:
             self._events.enable()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -19,9 +19,9 @@ from omn_kernel.elf.image import read_image
 from omn_kernel.elf.notes import find_build_id
 from omn_kernel.elf.source import ElfError, File
 from omn_kernel.mounts import read_mounts
-from omn_kernel.polled import place, read_file
+from omn_kernel.polled import place
 from omn_kernel.symbols.identity import find_root
-from omn_kernel.symbols.mappings import Mapping, parse_mappings
+from omn_kernel.symbols.mappings import Mapping
 
 _OTHER = "another file stands at its path now"
 _WRITTEN = "it was written to since it was mapped"
@@ -39,13 +39,15 @@ class NotFound(Exception):
     """No path leads to the file that was mapped: it says why, in a clause."""
 
 
-def open_mapped(sysroot: str, mapping: Mapping, pid: int | None) -> Opened:
+def open_mapped(sysroot: str, mapping: Mapping, pid: int | None, now: Sequence[Mapping]) -> Opened:
     """Open the file behind a mapping. `pid` is the process while it lives and still has that memory, else None.
+
+    `now` is what the process has mapped at present, which leads to the file surely.
 
     Raises NotFound where nothing that is found is that file.
     """
     reason = "it was deleted" if mapping.path != mapping.file_path else "it is not there"
-    for path, root, is_itself in _iter_places(sysroot, mapping, pid):
+    for path, root, is_itself in _iter_places(sysroot, mapping, pid, now):
         try:
             file = File(path)
         except ElfError as error:
@@ -63,12 +65,14 @@ def open_mapped(sysroot: str, mapping: Mapping, pid: int | None) -> Opened:
     raise NotFound(reason)
 
 
-def _iter_places(sysroot: str, mapping: Mapping, pid: int | None) -> Iterator[tuple[str, str, bool]]:
+def _iter_places(
+    sysroot: str, mapping: Mapping, pid: int | None, now: Sequence[Mapping]
+) -> Iterator[tuple[str, str, bool]]:
     """Yield paths, the root each is under, and whether the kernel itself says that it is the mapped file."""
     here = place(sysroot, mapping.file_path)
     if pid is not None:
         root = find_root(sysroot, pid)
-        name = _find_range(sysroot, mapping, pid)
+        name = _find_range(mapping, now)
         if name is not None:
             yield place(sysroot, f"/proc/{pid}/map_files/{name}"), root, True
         yield place(sysroot, f"/proc/{pid}/exe"), root, False
@@ -77,12 +81,8 @@ def _iter_places(sysroot: str, mapping: Mapping, pid: int | None) -> Iterator[tu
     yield here, place(sysroot, "").rstrip("/"), False
 
 
-def _find_range(sysroot: str, mapping: Mapping, pid: int) -> str | None:
+def _find_range(mapping: Mapping, now: Sequence[Mapping]) -> str | None:
     """Find what map_files calls the range: it may have been split or joined since it was mapped."""
-    try:
-        now = parse_mappings(read_file(sysroot, f"/proc/{pid}/maps"))
-    except (OSError, ValueError):
-        return None
     for one in now:
         same_file = one.file_path == mapping.file_path and mapping.inode in (None, one.inode)
         if same_file and one.start < mapping.end and mapping.start < one.end:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from omn_kernel.symbols.files import NotFound, Opened, find_fault, open_mapped
-from omn_kernel.symbols.mappings import Mapping
+from omn_kernel.symbols.mappings import Mapping, read_mappings
 
 # What a run may hold open of the files that its processes map, beside everything else that it opens.
 _SHARE_OF_FILES = 8
@@ -22,15 +23,17 @@ class MappedFiles:
         self._held: dict[tuple[object, ...], Opened] = {}
         self._most_held = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_FILES, _MOST_HELD)
 
-    def hold(self, mapping: Mapping, pid: int) -> None:
-        """Open the file that a process maps now, unread: it may be deleted or replaced before it is asked for.
+    def hold(self, mapped: Sequence[tuple[int, Mapping]]) -> None:
+        """Open the files that processes map now, unread: they may be deleted or replaced before they are asked for.
 
         So many are held and no more.
         """
-        key = make_key(mapping)
-        if mapping.is_file and key not in self._held and len(self._held) < self._most_held:
-            with contextlib.suppress(NotFound):
-                self._held[key] = open_mapped(self._sysroot, mapping, pid)
+        read = functools.cache(functools.partial(read_mappings, self._sysroot))
+        for pid, mapping in mapped:
+            key = make_key(mapping)
+            if mapping.is_file and key not in self._held and len(self._held) < self._most_held:
+                with contextlib.suppress(NotFound):
+                    self._held[key] = open_mapped(self._sysroot, mapping, pid, read(pid))
 
     @contextlib.contextmanager
     def lend(self, mapping: Mapping, pid: int | None) -> Iterator[Opened]:
@@ -45,7 +48,8 @@ class MappedFiles:
                 raise NotFound(fault)
             yield held
             return
-        opened = open_mapped(self._sysroot, mapping, pid)
+        now = () if pid is None else read_mappings(self._sysroot, pid)
+        opened = open_mapped(self._sysroot, mapping, pid, now)
         with opened.file:
             yield opened
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from omn_kernel.polled import read_file
+
 _DELETED = " (deleted)"
 
 
@@ -39,6 +41,14 @@ class Mapping:
     def file_path(self) -> str:
         """The path without the kernel's word that it was deleted."""
         return self.path.removesuffix(_DELETED)
+
+
+def read_mappings(sysroot: str, pid: int) -> tuple[Mapping, ...]:
+    """Read what a process has mapped now; nothing of one that is gone, or closed to this user."""
+    try:
+        return parse_mappings(read_file(sysroot, f"/proc/{pid}/maps"))
+    except (OSError, ValueError):
+        return ()
 
 
 def parse_mappings(content: bytes) -> tuple[Mapping, ...]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from omn_kernel.polled import place, read_file
+from omn_kernel.polled import place
 from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.frames import ANONYMOUS, Frames, Symbol
 from omn_kernel.symbols.held import MappedFiles
 from omn_kernel.symbols.identity import Identity, find_identity, find_root
 from omn_kernel.symbols.index import Addresses, Numbers
-from omn_kernel.symbols.mappings import Mapping, parse_mappings
+from omn_kernel.symbols.mappings import Mapping, read_mappings
 from omn_kernel.symbols.memories import Memory, iter_layouts
 from omn_kernel.symbols.namers import Namers
 from omn_kernel.symbols.naming import Namer
@@ -58,11 +58,16 @@ class Symboliser:
 
         One that is gone already, or closed to this user, is left to its records.
         """
+        if self.identify(pid):
+            self.spaces.note_running(pid, read_mappings(self._sysroot, pid), ts_ns)
+        self._hold_files()
+
+    def identify(self, pid: int) -> bool:
+        """Read who a process is, False where it is gone. What it maps is left to its records."""
         identity = find_identity(self._sysroot, pid)
         if identity is not None:
             self._identities[pid] = identity
-            self.spaces.note_running(pid, self._read_mappings(pid), ts_ns)
-        self._hold_files()
+        return identity is not None
 
     def read_growth(self) -> None:
         """Read what the runtimes of followed processes have written of their code since: at ticks, and at the end.
@@ -153,15 +158,9 @@ class Symboliser:
         if is_living and space.rereads_left > 0 and (numbers < 0).any():
             space.rereads_left -= 1
             known = set(space.mappings)
-            space.put_before(tuple(one for one in self._read_mappings(space.pid) if one not in known))
+            space.put_before(tuple(one for one in read_mappings(self._sysroot, space.pid) if one not in known))
             numbers = space.find(ips, ts_ns)
         return numbers
-
-    def _read_mappings(self, pid: int) -> tuple[Mapping, ...]:
-        try:
-            return parse_mappings(read_file(self._sysroot, f"/proc/{pid}/maps"))
-        except OSError:
-            return ()
 
     def _get_anonymous(self, space: Space) -> Namer:
         """Return the namer of a space's anonymous memory: its perf map, where it is known whose it is."""
@@ -186,8 +185,7 @@ class Symboliser:
         return own, place(self._sysroot, find_map(identity.pid))
 
     def _hold_files(self) -> None:
-        for pid, mapping in self.spaces.take_fresh():
-            self.files.hold(mapping, pid)
+        self.files.hold(self.spaces.take_fresh())
 
     def close(self) -> None:
         """Let go of the files and maps that are held open."""
