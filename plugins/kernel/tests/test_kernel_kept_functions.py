@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from omn_kernel.symbols.kernel import PATH, parse_kallsyms, read_kernel_symbols
+from omn_kernel.symbols.kernel import PATH, KernelFunctions, parse_kallsyms, read_kernel_symbols
 from omn_kernel.symbols.kernel_kept import BOOT, MODULES
-from omn_kernel.symbols.naming import Functions
 
 from omn_core.testing.sysroot import Sysroot
 
@@ -30,13 +29,13 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sysroot: Sysroot) -> P
     return tmp_path / "cache"
 
 
-def read(sysroot: Sysroot) -> Functions:
+def read(sysroot: Sysroot) -> KernelFunctions:
     functions = read_kernel_symbols(str(sysroot))
     assert functions is not None
     return functions
 
 
-def name(functions: Functions, *addresses: int) -> list[bytes | None]:
+def name(functions: KernelFunctions, *addresses: int) -> list[bytes | None]:
     """Name addresses that are told by their lower half."""
     found = functions.find(np.array([0xFFFFFFFF00000000 + one for one in addresses], np.uint64)).tolist()
     return [None if one < 0 else functions.find_name(one) for one in found]
@@ -70,6 +69,17 @@ def test_what_the_kernel_makes_as_it_runs_is_read_anew(kept: Path, sysroot: Sysr
     number = int(again.find(np.array([0xFFFFFFFFC0001000], np.uint64))[0])
     assert (again.get_start(number), again.get_source(number)) == (0xFFFFFFFFC0001000, "kallsyms")
     assert len(list(kept.iterdir())) == 1
+
+
+def test_where_threads_wait_is_kept_with_the_functions(kept: Path, sysroot: Sysroot) -> None:
+    """The bounds of the scheduler's functions are symbols that name nothing, and are known all the same."""
+    bounds = (0xFFFFFFFF81000100, 0xFFFFFFFF81000300)
+    marks = "".join(f"{at:016x} T __sched_text_{name}\n" for at, name in zip(bounds, ("start", "end"), strict=True))
+    sysroot.write(PATH, f"{bounds[0]:016x} T schedule\n{marks}" + MODULE)
+    assert read(sysroot).waiting == range(*bounds)
+    assert list(kept.iterdir())
+    assert read(sysroot).waiting == range(*bounds)
+    assert name(read(sysroot), 0x81000100) == [b"schedule"]
 
 
 def boot_again(sysroot: Sysroot) -> None:

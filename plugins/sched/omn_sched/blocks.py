@@ -80,4 +80,4 @@ class Blocks(SpanRecords):
             "blocks": Column(np.ones(len(records), np.int64)),
             "state": make_named_column(records["state"], name_state, names),
         }
-        return Columns(keys, {**measured, **attributes}, stack=self.make_stacks(records))
+        return Columns(keys, {**measured, **attributes, **self.find_waits(records)}, stack=self.make_stacks(records))

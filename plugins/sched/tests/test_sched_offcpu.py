@@ -97,6 +97,43 @@ def test_a_sleepers_stack_is_its_calls(omn: Command, tmp_path: Path) -> None:
         assert not any(name.startswith(("bpf_", "__traceiter", "[kernel")) for name in row["frames"])
 
 
+# Waits for its child to sleep in two ways, and says what the kernel says that it waits in (proc_pid_wchan(5)).
+WAITING = """
+import json, os, select, sys, time
+waits = []
+def say(wait):
+    inner, outer = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        wait(inner[0])
+        os._exit(0)
+    while open(f"/proc/{child}/stat").read().rpartition(")")[2].split()[0] != "S":
+        os.sched_yield()
+    time.sleep(0.02)
+    waits.append((child, open(f"/proc/{child}/wchan").read()))
+    os.write(inner[1], b"x")
+    os.waitpid(child, 0)
+say(lambda read: os.read(read, 1))
+say(lambda read: select.select([read], [], []))
+json.dump(waits, open(sys.argv[1], "w"))
+"""
+
+
+def test_a_function_is_what_the_kernel_says_a_thread_waits_in(omn: Command, tmp_path: Path) -> None:
+    """The longest of each child's blocks is in its wchan, whatever of the scheduler's own stands below that."""
+    out = tmp_path / "waits"
+    asked = ["-m", "trace", "--keys", "proc,func", "-e", "summary", "--format", "json"]
+    ran = omn("sched.offcpu", *asked, "--", sys.executable, "-c", WAITING, str(out))
+    assert ran.code == 0, ran.stderr
+    longest: dict[int, tuple[int, str]] = {}
+    for series in ran.result["series"]:
+        child, block = int(series["key"]["proc"].rpartition(":")[2]), series["emits"]["summary"]["max"]
+        longest[child] = max(longest.get(child, (0, "")), (block, series["key"]["func"]))
+    waits = json.loads(out.read_text())
+    assert len({function for _, function in waits}) == 2
+    assert [longest[child][1] for child, _ in waits] == [function for _, function in waits]
+
+
 @pytest.mark.spec("SRC-2")
 def test_what_was_off_queued_and_on_the_cpu_is_the_threads_life(omn: Command, tmp_path: Path) -> None:
     """To a hundredth, less what a host takes of a cpu that runs, and what it waited is what the kernel says."""

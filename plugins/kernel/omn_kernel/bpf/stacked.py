@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from omn_core.api import Batch, BoundTarget, ResolvedRequest, RunContext
+from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
 from omn_kernel.bpf.assembly import Assembly, Record
 from omn_kernel.bpf.registers import Register
 from omn_kernel.bpf.stacks import STACK_FIELDS, StackTable
@@ -108,6 +108,15 @@ class StackedRecords(StreamCollector, ABC):
             return None
         symboliser = self._followed.symboliser
         return self._stacks.make_stacks(records, records["process"], symboliser, self.context.stacks)
+
+    def find_waits(self, records: npt.NDArray[Any]) -> dict[str, Column]:
+        """Find the function that each record's thread waits in, as `func`, where that is asked for.
+
+        It stands in the place of the stack's innermost function, which is the scheduler's of every thread that waits.
+        """
+        if self._stacks is None or self._followed is None or "func" not in self.resolved.stack_keys:
+            return {}
+        return {"func": self._stacks.find_waits(records, self._followed.symboliser, self.context.names)}
 
     def fields(self) -> Mapping[str, int]:
         """Return how many records were delivered, and what looking for names came to."""

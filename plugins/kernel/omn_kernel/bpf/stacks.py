@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omn_core.api import Stacks
+from omn_core.api import Column, Names, Stacks
 from omn_kernel.bpf.assembly import Assembly, Record
+from omn_kernel.bpf.columns import make_named_column
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
@@ -31,6 +32,8 @@ _OWN = ("bpf_prog_", "bpf_trampoline_", "bpf_trace_run", "__bpf_trace_", "__trac
 _MOST_OWN_FRAMES = 8
 """What the kernel calls a program through, and how many such frames are looked for."""
 _MOST_FRAMES = 127
+_MOST_WAITING_FRAMES = 32
+"""How deep a thread gives its cpu up, with what the kernel calls a program through."""
 _KEY = np.dtype([("number", "u4")])
 
 
@@ -87,6 +90,18 @@ class StackTable:
         calls_made: CallStacks = join_halves(halves, is_cut.astype(np.uint8) * np.uint8(Ending.CUT))
         return make_stacks(processes, records["ns"].astype(np.int64), calls_made, symboliser, stacks)
 
+    def find_waits(self, records: Array, symboliser: Symboliser, names: Names) -> Column:
+        """Find the function of the kernel that each record's thread waits in (`Symboliser.find_waits`)."""
+        asked, which = np.unique(self._find_places(records["kernel_stack"]), return_inverse=True)
+        is_kept = asked < len(self._numbers)
+        chains = self._make_sites()[asked[is_kept], :_MOST_WAITING_FRAMES]
+        own = self._count_own_frames(symboliser)[asked[is_kept]]
+        chains[np.arange(chains.shape[1]) < own[:, None]] = 0
+        waits = np.full(len(asked), -1, np.int64)
+        waits[is_kept] = symboliser.find_waits(chains)
+        labels = (symbol.label for symbol in symboliser.symbols)
+        return make_named_column(waits[which], dict(enumerate(labels)).get, names)
+
     def _count_own_frames(self, symboliser: Symboliser) -> Array:
         """Count, of each stack that was kept, the innermost frames that are the program's own, or passed over."""
         first = self._frames[:, :_MOST_OWN_FRAMES]
@@ -100,17 +115,25 @@ class StackTable:
 
     def _make_half(self, numbers: Array, skipped: Array) -> Half:
         """Make the frames of stacks by their numbers, so many of each left out: of a caller, an address in its call."""
+        places = self._find_places(numbers)
+        starts = np.append(skipped, 0)
+        lengths = np.append((self._frames != 0).sum(axis=1), 0) - starts
+        flat = self._make_sites().reshape(-1)
+        begins = places * self._most_frames + starts[places]
+        return Half(flat, np.zeros(len(flat), bool), begins, lengths[places])
+
+    def _find_places(self, numbers: Array) -> Array:
+        """Find where stacks stand by their numbers: past the last for one that was not kept."""
         places = np.searchsorted(self._numbers, numbers)
         is_kept = places < len(self._numbers)
         is_kept[is_kept] = self._numbers[places[is_kept]] == numbers[is_kept]
-        places = np.where(is_kept, places, len(self._numbers))
-        starts = np.append(skipped, 0)
-        lengths = np.append((self._frames != 0).sum(axis=1), 0) - starts
+        return np.where(is_kept, places, len(self._numbers))
+
+    def _make_sites(self) -> Array:
+        """Return the frames of every stack as addresses inside the calls that were made."""
         sites = self._frames.copy()
         sites[:, 1:] -= (sites[:, 1:] != 0).astype(np.uint64)
-        flat = sites.reshape(-1)
-        begins = places * self._most_frames + starts[places]
-        return Half(flat, np.zeros(len(flat), bool), begins, lengths[places])
+        return sites
 
     def close(self) -> None:
         """Let go of the maps. What they hold is lost."""

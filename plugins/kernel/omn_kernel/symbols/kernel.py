@@ -24,14 +24,16 @@ _PAGE = 4096
 _TEXT = np.frombuffer(b"TtWw", np.uint8)
 _GENERATED = re.compile(rb"\[(bpf|__builtin__\w+)\]")
 """What stands in a module's place for code that the kernel makes as it runs: eBPF programs, trampolines, probes."""
+_BOUND = rb"^([0-9a-f]{16}) T __sched_text_%s$"
 
 
 @attrs.frozen(eq=False)
 class ParsedFunctions:
-    """The functions of kallsyms, by their addresses, and which of them the kernel made as it ran."""
+    """The functions of kallsyms, by their addresses, which of them the kernel made as it ran, and where it waits."""
 
     functions: Candidates
     is_generated: NDArray[np.bool_]
+    waiting: range
 
     def list_lasting(self) -> Candidates:
         """Return the functions of the kernel's own image and of its modules."""
@@ -41,12 +43,22 @@ class ParsedFunctions:
 class KernelFunctions:
     """The functions of the running kernel, numbered: those that are known already, and then those made as it runs.
 
-    The file is read for the latter once, at the first address that no known function holds.
+    The file is read for the latter once, at the first address that no known function holds. `waiting` are the addresses
+    of the functions that threads give their cpu up in, from __sched_text_start to __sched_text_end, as wchan has it
+    (in_sched_functions in kernel/sched/core.c); none where the kernel does not say.
     """
 
-    def __init__(self, known: SymbolIndex, sysroot: str) -> None:
+    def __init__(self, known: SymbolIndex, waiting: range, sysroot: str) -> None:
+        self.waiting = waiting
         self._parts = [known]
         self._sysroot = sysroot
+
+    @classmethod
+    def make_whole(cls, parsed: ParsedFunctions, sysroot: str) -> KernelFunctions:
+        """Return the functions of a file that was just read, which is not read again."""
+        made = cls(SymbolIndex([parsed.functions]), parsed.waiting, sysroot)
+        made._parts.append(SymbolIndex([]))
+        return made
 
     def find(self, addresses: Addresses) -> Numbers:
         """Find the function that each address is in, -1 for one that is in none."""
@@ -94,7 +106,7 @@ def _read_generated(sysroot: str) -> SymbolIndex:
     return SymbolIndex([] if parsed is None else [parsed.functions])
 
 
-def read_kernel_symbols(sysroot: str) -> SymbolIndex | KernelFunctions | None:
+def read_kernel_symbols(sysroot: str) -> KernelFunctions | None:
     """Read the running kernel's functions, None where their addresses are hidden. Raises OSError as reading does."""
     with open(place(sysroot, PATH), "rb", buffering=0) as file:
         beginning = file.read(_PAGE)
@@ -102,13 +114,13 @@ def read_kernel_symbols(sysroot: str) -> SymbolIndex | KernelFunctions | None:
         kept = None if name is None else read_cached(name)
         known = None if kept is None else parse_kept(kept)
         if known is not None:
-            return KernelFunctions(SymbolIndex([known]), sysroot)
+            return KernelFunctions(SymbolIndex([known[0]]), known[1], sysroot)
         parsed = parse_kallsyms(beginning + file.readall())
     if parsed is None:
         return None
     if name is not None:
-        write_cached(name, render_kept(parsed.list_lasting()))
-    return SymbolIndex([parsed.functions])
+        write_cached(name, render_kept(parsed.list_lasting(), parsed.waiting))
+    return KernelFunctions.make_whole(parsed, sysroot)
 
 
 def parse_kallsyms(content: bytes) -> ParsedFunctions | None:
@@ -141,7 +153,12 @@ def parse_kallsyms(content: bytes) -> ParsedFunctions | None:
         preference=(letters[starts + _DIGITS + 1][text] >= ord("a")).astype(np.uint8),
         name=(starts + _DIGITS + 3)[text].astype(np.uint32),
     )
-    return ParsedFunctions(functions, is_generated[text])
+    return ParsedFunctions(functions, is_generated[text], _find_waiting(content))
+
+
+def _find_waiting(content: bytes) -> range:
+    bounds = [re.search(_BOUND % name, content, re.MULTILINE) for name in (b"start", b"end")]
+    return range(*(int(bound[1], 16) for bound in bounds if bound is not None)) if all(bounds) else range(0)
 
 
 def _parse_addresses(letters: NDArray[np.uint8], starts: Numbers) -> tuple[Addresses, NDArray[np.bool_]]:

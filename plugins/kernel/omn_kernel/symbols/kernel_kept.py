@@ -20,9 +20,9 @@ from omn_kernel.symbols.index import Candidates, choose_functions
 BOOT = "/proc/sys/kernel/random/boot_id"
 MODULES = "/proc/modules"
 _SOURCE = "kallsyms"
-_MARK = b"omnksym1"
-# The mark, the functions, the bytes of their names, and the sum over what follows.
-_HEADER = struct.Struct("=8sIII")
+_MARK = b"omnksym2"
+# The mark, where threads wait, the functions, the bytes of their names, and the sum over what follows.
+_HEADER = struct.Struct("=8sQQIII")
 _ROW_BYTES = 8 + 8 + 4
 
 
@@ -48,8 +48,8 @@ def _read_modules(sysroot: str) -> bytes:
     return b"\n".join(b" ".join((*words[:2], *words[4:])) for words in map(bytes.split, lines))
 
 
-def render_kept(functions: Candidates) -> bytes:
-    """Render functions as they are kept: one for each address, in the order of these."""
+def render_kept(functions: Candidates, waiting: range) -> bytes:
+    """Render functions as they are kept: one for each address, in the order of these. `waiting` are addresses."""
     chosen = choose_functions(functions)
     letters = np.frombuffer(chosen.strings + b"\0", np.uint8)
     starts, nuls = chosen.name.astype(np.int64), np.flatnonzero(letters == 0)
@@ -57,18 +57,18 @@ def render_kept(functions: Candidates) -> bytes:
     offsets = np.cumsum(lengths) - lengths
     strings = letters[np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))]
     body = b"".join(part.tobytes() for part in (chosen.start, chosen.end, offsets.astype(np.uint32), strings))
-    return _HEADER.pack(_MARK, len(starts), len(strings), zlib.crc32(body)) + body
+    return _HEADER.pack(_MARK, waiting.start, waiting.stop, len(starts), len(strings), zlib.crc32(body)) + body
 
 
-def parse_kept(kept: bytes) -> Candidates | None:
-    """Parse functions that were kept, None for anything that is not all of them."""
+def parse_kept(kept: bytes) -> tuple[Candidates, range] | None:
+    """Parse functions that were kept, and where threads wait; None for anything that is not all of them."""
     if len(kept) < _HEADER.size:
         return None
-    mark, count, size, checksum = _HEADER.unpack_from(kept)
+    mark, first, last, count, size, checksum = _HEADER.unpack_from(kept)
     body = memoryview(kept)[_HEADER.size :]
     if mark != _MARK or len(body) != count * _ROW_BYTES + size or zlib.crc32(body) != checksum:
         return None
-    return Candidates(
+    functions = Candidates(
         source=_SOURCE,
         strings=bytes(body[count * _ROW_BYTES :]),
         start=np.frombuffer(body, np.uint64, count),
@@ -77,3 +77,4 @@ def parse_kept(kept: bytes) -> Candidates | None:
         preference=np.zeros(count, np.uint8),
         name=np.frombuffer(body, np.uint32, count, 16 * count),
     )
+    return functions, range(first, last)

@@ -12,9 +12,9 @@ from omn_kernel.symbols.files import NotFound, find_build, read_written_ns, was_
 from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
 from omn_kernel.symbols.held import MappedFiles, make_key
 from omn_kernel.symbols.index import Addresses
-from omn_kernel.symbols.kernel import read_kernel_symbols
+from omn_kernel.symbols.kernel import KernelFunctions, read_kernel_symbols
 from omn_kernel.symbols.mappings import Mapping
-from omn_kernel.symbols.naming import Functions, Namer
+from omn_kernel.symbols.naming import Namer
 from omn_kernel.symbols.objects import ObjectSymbols, read_object
 from omn_kernel.symbols.vdso import NAME as VDSO
 from omn_kernel.symbols.vdso import copy_vdso
@@ -55,17 +55,24 @@ class Namers:
         self._made: dict[tuple[object, ...], MappedNamer] = {}
         self._by_build: dict[tuple[str, str], MappedNamer] = {}
         self._kernel: Namer | None = None
+        self._functions: KernelFunctions | None = None
+
+    @property
+    def waiting(self) -> range:
+        """The addresses of the kernel's functions that threads give their cpu up in; none where they are not known."""
+        self.get_kernel()
+        return range(0) if self._functions is None else self._functions.waiting
 
     def get_kernel(self) -> Namer:
         """Return the kernel's, which names nothing where its addresses are hidden from this user."""
         if self._kernel is None:
-            functions = self._find_kernel_symbols() if self._sources.is_local else None
-            self._kernel = Namer(functions, Symbol(None, KERNEL, 0, is_kernel=True), is_file=False)
+            self._functions = self._find_kernel_symbols() if self._sources.is_local else None
+            self._kernel = Namer(self._functions, Symbol(None, KERNEL, 0, is_kernel=True), is_file=False)
         return self._kernel
 
-    def _find_kernel_symbols(self) -> Functions | None:
+    def _find_kernel_symbols(self) -> KernelFunctions | None:
         try:
-            functions: Functions | None = read_kernel_symbols(self._sysroot)
+            functions = read_kernel_symbols(self._sysroot)
             reason = "its addresses are hidden from this user (kernel.kptr_restrict)"
         except OSError as error:
             functions, reason = None, f"/proc/kallsyms cannot be read ({error.strerror})"

@@ -95,6 +95,22 @@ class Symboliser:
                 self._answer_mapped(frames, chosen[places], ips, mapping, space, is_living)
         return frames
 
+    def find_waits(self, chains: Addresses) -> Numbers:
+        """Find what threads wait in: of each chain of kernel addresses, the innermost symbol outside its waiting.
+
+        `chains` has a row for each, the innermost first and zeros behind the last; -1 for a row that is all waiting. It
+        is what ps(1) calls wchan: threads give their cpu up in a few functions, whatever they wait for.
+        """
+        symbols = self.resolve(0, chains.reshape(-1), np.zeros(chains.size, np.int64)).symbol
+        waiting = self._namers.waiting
+        different, places = np.unique(symbols, return_inverse=True)
+        starts = np.array([self.symbols[one].start for one in different.tolist()], np.uint64)
+        is_waiting = (starts >= np.uint64(waiting.start)) & (starts < np.uint64(waiting.stop))
+        is_found = ~is_waiting[places].reshape(chains.shape) & (chains != 0)
+        first = is_found.argmax(axis=1)
+        rows = np.arange(len(chains))
+        return np.where(is_found[rows, first], symbols.reshape(chains.shape)[rows, first], -1)
+
     def iter_memories(self, pid: int, ips: Addresses, ts_ns: Numbers) -> Iterator[Memory]:
         """Yield what a process had mapped when instructions were at some addresses, and at which of them.
 
