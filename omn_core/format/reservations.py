@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from omn_core.format.plain import collect_degraded, collect_unverified
-from omn_core.format.sentences import render_lost
+from omn_core.format.sentences import list_stops, render_lost
 from omn_core.model.result import Document, Result
 
 
 def iter_reservations(document: Document) -> Iterator[str]:
-    """Iterate over sentences on each result: what was lost, what is degraded, unverified or failed, each source named.
+    """Iterate over what a budget stopped, then what each result lost, and what of it is degraded, unverified or failed.
 
     Nothing where nothing has to be said.
     """
+    yield from list_stops(document)
     for result in document.results:
         for sentence in _collect(result):
             yield f"{result.resolved.entry.id}: {sentence}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from omn_core.format.scale import render_count, render_duration
 from omn_core.model.losses import Losses
@@ -161,6 +162,22 @@ def render_adopted(adopted: Sequence[Adopted]) -> str:
     """Return the processes that outlived the program that started them."""
     each = [f"{_name(one.comm)} ({one.pid}{', ended' if one.ended else ', not ended'})" for one in adopted]
     return f"{len(adopted)} outlived the program that started them: {', '.join(each)}"
+
+
+def list_stops(document: Document) -> list[str]:
+    """List a sentence for each request that the budget stopped, of a repeated run each run's."""
+    budgets = [run.extras.get("budget") for run in document.repeats or (document,)]
+    return list(dict.fromkeys(said for budget in budgets if budget is not None for said in budget["said"]))
+
+
+def render_budget(budget: Mapping[str, Any]) -> str:
+    """Return whether a budget was held, and what was done to hold it."""
+    verdicts = {True: "held", False: "not held", None: "not known to be held"}
+    against = {"target_cpu": "the target's cpu", "window": "the window"}[budget["against"]]
+    text = f"budget of {budget['percent']:g} % of {against} {verdicts[budget['within']]}"
+    counts = [(len(budget["moves"]), "moved"), (len(budget["said"]), "stopped")]
+    done = [f"{count} {'request' if count == 1 else 'requests'} {what}" for count, what in counts if count]
+    return ", ".join([text, *done])
 
 
 def render_cost(cost: Cost) -> list[str]:

@@ -61,10 +61,12 @@ def render_footer(document: Document, style: TextStyle) -> str:
         page.add_labelled("adopted", sentences.render_adopted(document.adopted))
     for note in document.notes:
         page.add_labelled("note", render_printable(note))
-    blocks = [name for name, block in document.extras.items() if block]
+    blocks = [name for name, block in document.extras.items() if block and name != "budget"]
     if blocks:
         page.add_labelled("also", f"{', '.join(blocks)}, in every format but this one")
-    page.add_labelled("cost", last + "; ".join(sentences.render_cost(document.cost)))
+    budget = document.extras.get("budget")
+    held = [] if budget is None else [sentences.render_budget(budget)]
+    page.add_labelled("cost", last + "; ".join([*sentences.render_cost(document.cost), *held]))
     return page.render()
 
 

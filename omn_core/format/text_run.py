@@ -30,6 +30,12 @@ def write_run(document: Document, stream: BinaryIO, style: TextStyle) -> None:
 
     What several requests share (the window, the program, that nothing was lost) is said once for all.
     """
+    stops = sentences.list_stops(document)
+    if stops:
+        page = Page(style)
+        for stop in stops:
+            page.add_labelled("stopped", render_printable(stop), "alarm")
+        stream.write(f"{page.render()}\n".encode())
     if len(document.results) > 1:
         page = Page(style)
         page.add_heading(sentences.render_run(document))

@@ -132,7 +132,7 @@ class Collector(Protocol):
         """How rows are stamped when not at their own event (`drain`), else None."""
 
     def in_target_cost(self) -> InTargetCost:
-        """What the mechanism spent inside the target in the window."""
+        """What the mechanism spent inside the target in the window; under a budget asked in the window too: so far."""
 
     def one_time_cpu_ns(self) -> int:
         """What omn spent after the window's close once, whatever the window (fetching symbols): cpu nanoseconds."""

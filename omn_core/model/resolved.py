@@ -58,7 +58,8 @@ class ResolvedRequest:
     them is it; `apart` the vocabulary's keys whose values make no sum. `target` is the cgroup of a container that was
     asked for; `bound` is where it was found, None for one that the run itself finds. `over_band` is the cost band that
     was asked where this machine serves the request only through a backend that declares more. `walk` is how its stacks
-    are walked, None where its events carry none.
+    are walked, None where its events carry none. `rungs` are what a budget may move it onto, dearest first, each with
+    those after it; `passed_rungs` says of what else was cheaper why it is none.
     """
 
     request: Request
@@ -85,6 +86,8 @@ class ResolvedRequest:
     bound: BoundTarget | None = None
     over_band: str | None = None
     walk: WalkChoice | None = None
+    rungs: tuple[ResolvedRequest, ...] = ()
+    passed_rungs: tuple[str, ...] = ()
 
     @property
     def asked_target(self) -> Target:

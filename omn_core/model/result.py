@@ -187,9 +187,9 @@ class Document:
     """One run. `extras` holds blocks that plugins add (joins, decompositions, record), as plain values.
 
     `emits` maps the name of each emit to its row, so that the text format renders with it; one that is not there is
-    rendered as figures. `ended_by` is what ended the window: `program`, `target`, `duration`, `served`, or the name of
-    a signal. `repeats` holds every run of a repeated session, in order; the document is then the last whole one's, its
-    results with their spread over all.
+    rendered as figures. `ended_by` is what ended the window: `program`, `target`, `duration`, `served`, `budget`, or
+    the name of a signal. `repeats` holds every run of a repeated session, in order; the document is then the last
+    whole one's, its results with their spread over all.
     """
 
     session: ResolvedSession

@@ -28,9 +28,7 @@ def resolve(completed: Completed, registry: Registry, probes: ProbeTable, band: 
     """
     if completed.target.kind not in registry.targets:
         raise NotCollected(f"nothing installed here finds a target of the kind {completed.target.kind!r}")
-    bound = probes.find_place(completed.target)
-    if bound is not None:
-        completed = attrs.evolve(completed, target=bound.target, bound=bound)
+    completed = find_place(completed, probes)
     forced = completed.request.backend
     judged = (
         [_judge_forced(completed, forced, registry, probes)]
@@ -42,12 +40,30 @@ def resolve(completed: Completed, registry: Registry, probes: ProbeTable, band: 
         raise _refuse(completed, judged)
     check_carried(completed, chosen.backend, registry, probes)
     over = band if forced is None and band is not None and _exceeds(chosen.backend, band) else None
-    resolved = _make_resolved(completed, chosen, judged, registry, over)
+    links = tuple(attrs.evolve(one.link, state=LinkState.SELECTED) if one is chosen else one.link for one in judged)
+    resolved = resolve_onto(completed, chosen, links, registry, probes)
+    return attrs.evolve(resolved, over_band=over)
+
+
+def resolve_onto(
+    completed: Completed, chosen: Judged, links: tuple[Link, ...], registry: Registry, probes: ProbeTable
+) -> ResolvedRequest:
+    """Put a completed request on a backend, with the chain as it was walked and the way that its stacks are walked.
+
+    Raises MachineRefused or NotCollected where its stacks cannot be walked as was asked.
+    """
+    resolved = _make_resolved(completed, chosen, links, registry)
     if not completed.walks:
         return resolved
     from omn_core.resolve.walks import choose_walk
 
     return attrs.evolve(resolved, walk=choose_walk(resolved, completed.walks, registry, probes))
+
+
+def find_place(completed: Completed, probes: ProbeTable) -> Completed:
+    """Find a target that is a place: from there on a container is its cgroup. Raises MachineRefused for none there."""
+    bound = probes.find_place(completed.target)
+    return completed if bound is None else attrs.evolve(completed, target=bound.target, bound=bound)
 
 
 def _walk(completed: Completed, registry: Registry, probes: ProbeTable, band: str | None) -> Iterator[Judged]:
@@ -118,12 +134,11 @@ def _refuse(completed: Completed, judged: list[Judged]) -> Refused:
 
 
 def _make_resolved(
-    completed: Completed, chosen: Judged, judged: list[Judged], registry: Registry, over_band: str | None
+    completed: Completed, chosen: Judged, links: tuple[Link, ...], registry: Registry
 ) -> ResolvedRequest:
     entry, backend = completed.entry, chosen.backend
     unit = entry.unit_of(backend, completed.value)
     meaning = completed.vocabulary.units.get(unit)
-    links = tuple(attrs.evolve(one.link, state=LinkState.SELECTED) if one is chosen else one.link for one in judged)
     return ResolvedRequest(
         request=completed.request,
         entry=entry,
@@ -147,7 +162,6 @@ def _make_resolved(
         labels=_choose_labels(completed, backend),
         apart=completed.vocabulary.apart,
         bound=completed.bound,
-        over_band=over_band,
     )
 
 

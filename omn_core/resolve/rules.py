@@ -10,7 +10,7 @@ from omn_core.model.resolved import ResolvedRequest, ResolvedSession
 def check_request(request: ResolvedRequest, session: Session) -> None:
     """Apply the rules of one request. Raises RequestError or NotCollected for the first that is broken."""
     _check_stacks(request)
-    _check_processes(request)
+    check_processes(request)
     _check_launch(request, session)
 
 
@@ -34,8 +34,8 @@ def _check_stacks(request: ResolvedRequest) -> None:
         )
 
 
-def _check_processes(request: ResolvedRequest) -> None:
-    """Several pids need a collector that follows several."""
+def check_processes(request: ResolvedRequest) -> None:
+    """Raise RequestError where several pids are named, and the collector does not follow several."""
     if request.target.kind == "pid" and len(request.target.value) > 1 and not request.collector.several_processes:
         raise RequestError(
             f"{request.entry.id} through {request.backend.id} follows one process, and {request.target} names "

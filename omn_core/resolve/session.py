@@ -42,6 +42,10 @@ def validate_session(session: Session, catalog: Catalog, registry: Registry) -> 
 
     def settle(request: Request) -> Completed:
         completed = complete(request, catalog, registry)
+        if session.budget_percent is not None:
+            from omn_core.resolve.ladder import check_rungs
+
+            check_rungs(completed)
         if session.composition is not None:
             _raise_all(iter_repeat_faults(session, (completed,)))
         return completed
@@ -62,7 +66,11 @@ def resolve_session(
     def settle(completed: Completed) -> ResolvedRequest:
         resolved = resolve(completed, registry, probes, valid.session.cost_band)
         check_request(resolved, valid.session)
-        return resolved
+        if valid.session.budget_percent is None:
+            return resolved
+        from omn_core.resolve.ladder import add_rungs
+
+        return add_rungs(resolved, completed, registry, probes)
 
     session, requests = _each(valid.completed, settle, valid.session)
     resolved = ResolvedSession(session, requests, environment)
@@ -91,17 +99,10 @@ def _iter_session_faults(session: Session) -> Iterator[Refused]:
     band_fault = find_band_fault(session.cost_band)
     if band_fault is not None:
         yield band_fault
-    for what, value, fault in _list_unserved(session):
-        if value is not None:
-            yield fault or NotCollected(f"{what} is valid, and this build does not do it yet")
-    yield from _iter_window_faults(session)
-
-
-def _list_unserved(session: Session) -> tuple[tuple[str, Any, RequestError | None], ...]:
-    """Return what no build of today does, each with its value, and what is wrong with that value on every machine."""
     budget = session.budget_percent
-    no_budget = RequestError(f"a budget is a share in percent, above zero, not {budget!r}")
-    return (("a budget", budget, None if budget is None or 0 < budget < math.inf else no_budget),)
+    if budget is not None and not 0 < budget < math.inf:
+        yield RequestError(f"a budget is a share in percent, above zero, not {budget!r}")
+    yield from _iter_window_faults(session)
 
 
 def _iter_window_faults(session: Session) -> Iterator[Refused]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,13 @@ _OF_PROCESSES = ("process", "thread")
 
 def compute_result(measurement: Measurement, registry: Registry, run: Window, *, has_program: bool) -> Result:
     """Return one request's result. Called after every collector was stopped."""
-    resolved, window = measurement.resolved, measurement.window(run)
+    resolved, stages = measurement.resolved, measurement.stages
+    window = Window(stages[0].window(run).opened_ns, measurement.window(run).closed_ns)
     row_stamp = measurement.ask("row_stamp", None)
-    losses = compute_total_losses([measurement.ask("losses", Losses()), measurement.own_losses()])
-    batch = gather(measurement, window, is_stamped_apart=row_stamp is not None)
+    losses = compute_total_losses(
+        [lost for stage in stages for lost in (stage.ask("losses", Losses()), stage.own_losses())]
+    )
+    batch = Batch.concatenate([gather(stage, stage.window(run)) for stage in stages])
     kept, account = _apply_filter(measurement, batch)
     never_opened = measurement.opened_ns is None
     series: Any = ()
@@ -54,23 +57,27 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         losses=losses,
         ts_err_ns=None if batch.ts_err is None or not len(batch) else int(batch.ts_err.max()),
         filter=account,
-        degraded=(*resolved.degraded, *measurement.ask("degradations", ())),
+        degraded=(
+            *(sentence for stage in stages for sentence in stage.resolved.degraded),
+            *_list_once(stages, "degradations"),
+        ),
         unverified=resolved.unverified,
         facts=(
+            *(stage.moved for stage in stages if stage.moved is not None),
             *(() if measurement.bound is None else measurement.bound.facts),
             *_explain_brevity(measurement, batch, window),
             *_explain_absence(measurement, batch),
             *_explain_mixture(resolved, kept),
             *_explain_stack_keys(resolved, kept),
-            *measurement.ask("facts", ()),
+            *_list_once(stages, "facts"),
         ),
         caveats=tuple(caveats),
-        fields=measurement.ask("fields", {}),
+        fields=_add_fields([stage.ask("fields", {}) for stage in stages]),
         stopped_because=measurement.stopped_because or (_NEVER_OPENED if never_opened else None),
         row_stamp=row_stamp,
-        attached_ns=measurement.attached_ns,
+        attached_ns=stages[0].attached_ns,
         detached_ns=measurement.detached_ns,
-        failure=measurement.failure or measurement.ask("failure", None),
+        failure=next((why for stage in stages if (why := stage.failure or stage.ask("failure", None))), None),
         target=_describe_target(measurement),
         raw=raw,
     )
@@ -122,6 +129,18 @@ def _explain_stack_keys(resolved: ResolvedRequest, batch: Batch) -> tuple[str, .
     return tuple(said)
 
 
+def _list_once(stages: Sequence[Measurement], name: str) -> list[str]:
+    """List the sentences of an account of a request's measurements, each once."""
+    none: tuple[str, ...] = ()
+    return list(dict.fromkeys(sentence for stage in stages for sentence in stage.ask(name, none)))
+
+
+def _add_fields(several: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+    """Add up the counts of a request's measurements, each under its name."""
+    names = dict.fromkeys(name for fields in several for name in fields)
+    return {name: sum(fields.get(name, 0) for fields in several) for name in names}
+
+
 def get_in_target_cost(measurement: Measurement) -> tuple[str, InTargetCost]:
     """Return what a request's mechanism spent inside the target, with its source; unknown where it cannot say.
 
@@ -132,14 +151,14 @@ def get_in_target_cost(measurement: Measurement) -> tuple[str, InTargetCost]:
     return measurement.resolved.request.source, measurement.ask("in_target_cost", InTargetCost(None))
 
 
-def gather(measurement: Measurement, window: Window, *, is_stamped_apart: bool) -> Batch:
-    """Return the events of a request's window, in one batch.
+def gather(measurement: Measurement, window: Window) -> Batch:
+    """Return the events of a measurement's window, in one batch.
 
     Events stamped outside it, by more than their own uncertainty, are none of it: a stream runs from its attach until
     its stop. Rows that are not stamped at their own event (drained ones) are all kept.
     """
     batch = Batch.concatenate(measurement.batches)
-    if is_stamped_apart or not len(batch):
+    if measurement.ask("row_stamp", None) is not None or not len(batch):
         return batch
     error = 0 if batch.ts_err is None else batch.ts_err
     inside = (batch.ts + error >= window.opened_ns) & (batch.ts - error <= window.closed_ns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Protocol
 
 import attrs
@@ -33,6 +33,9 @@ class TargetCpu(Protocol):
     def total_ns(self) -> int | None:
         """What it used between, None where that cannot be known."""
 
+    def read_ns(self) -> int | None:
+        """What it has used since the opening until now, None where that cannot be known."""
+
 
 @attrs.define(eq=False)
 class ProgramCpu:
@@ -48,6 +51,7 @@ class ProgramCpu:
     _before_ns: int | None = None
     _own_ns: dict[int, int] = attrs.field(factory=dict)
     _children_ns: dict[int, int] = attrs.field(factory=dict)
+    _highest_ns: int = 0
 
     def open(self) -> None:
         """Read what the process used before its exec."""
@@ -57,6 +61,19 @@ class ProgramCpu:
         """Read every process of the tree."""
         for member in self.tree.members():
             self._own_ns[member.pid], self._children_ns[member.pid] = _read(member.pid)
+
+    def read_ns(self) -> int | None:
+        """Return what the tree has used so far, as the scheduler counts it, and never less than it was before.
+
+        Of children that were waited for it is in clock ticks, as long as the program runs.
+        """
+        if self._before_ns is None:
+            return None
+        living = [_read(member.pid) for member in self.tree.members()]
+        reaped_ns = sum(process.with_children_ns for process in self.tree.reaped)
+        now_ns = sum(own_ns + children_ns for own_ns, children_ns in living) + reaped_ns - self._before_ns
+        self._highest_ns = max(self._highest_ns, now_ns)
+        return self._highest_ns
 
     def own_ns(self) -> int | None:
         """Return what the program's own process used, without those it started; None where its clock was not read."""
@@ -133,6 +150,11 @@ class ProcessCpu:
         self.is_coarse = waited_ns > 0
         return max(0, own_ns + waited_ns - owed_ns)
 
+    def read_ns(self) -> int | None:
+        """Return what they have used so far."""
+        self.close()
+        return self.total_ns()
+
 
 @attrs.define(eq=False)
 class ThreadCpu:
@@ -157,6 +179,11 @@ class ThreadCpu:
         if self._opened_ns is None or self._closed_ns is None:
             return None
         return self._closed_ns - self._opened_ns
+
+    def read_ns(self) -> int | None:
+        """Return what it has used so far."""
+        self.close()
+        return self.total_ns()
 
 
 def _read_families(pids: Iterable[int], before: Container[_Identity] | None = None) -> dict[_Identity, _Reading]:
@@ -198,6 +225,12 @@ def make_accounts(targets: Iterable[BoundTarget], tree: Tree | None) -> list[Tar
     return accounts + [ThreadCpu(pid, tid) for tid, pid in threads.items() if pid not in pids]
 
 
+def add_up(parts: Sequence[int | None]) -> int | None:
+    """Add up what is known of each part: None where there is no part, or one is not known."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known and len(known) == len(parts) else None
+
+
 @attrs.define(eq=False)
 class CostAccount:
     """Omn's own cpu before, in and after the window, beside the targets'.
@@ -227,9 +260,7 @@ class CostAccount:
 
     def target_ns(self) -> int | None:
         """Return the cpu of all targets together: None where there is none (the machine) or one is not known."""
-        parts = [target.total_ns() for target in self.targets]
-        known = [part for part in parts if part is not None]
-        return sum(known) if known and len(known) == len(parts) else None
+        return add_up([target.total_ns() for target in self.targets])
 
     def notes(self) -> tuple[str, ...]:
         """Return what a reader must know of these figures."""

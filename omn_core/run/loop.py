@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,6 +18,9 @@ from omn_core.run.measurement import Measurement
 from omn_core.run.tree import Tree
 from omn_core.run.watch import Watch
 
+if TYPE_CHECKING:
+    from omn_core.run.budget import Budget
+
 TARGET_ENDED_BEFORE = "its target ended before its window opened"
 _AT_ONCE = 0
 _REAP_INTERVAL_NS = 1_000_000_000
@@ -24,7 +28,10 @@ _REAP_INTERVAL_NS = 1_000_000_000
 
 @attrs.define(eq=False)
 class Loop:
-    """One window over every request of a run. `tree` is the launched program's; where there is one it is the window."""
+    """One window over every request of a run. `tree` is the launched program's; where there is one it is the window.
+
+    `budget` is held at its checks, None where nobody asked for one.
+    """
 
     measurements: list[Measurement]
     bound: dict[Target, BoundTarget]
@@ -32,6 +39,7 @@ class Loop:
     announcer: Announcer
     tree: Tree | None
     duration_ns: int | None
+    budget: Budget | None = None
     opened_ns: int = 0
     _reaped_ns: int = 0
 
@@ -41,6 +49,8 @@ class Loop:
         for measurement in self.measurements:
             if measurement.bound is not None:
                 measurement.open(self.opened_ns)
+        if self.budget is not None:
+            self.budget.open(self.opened_ns)
 
     def read_at_open(self) -> None:
         """Read gauges, and snapshots that end with their reading, as the window opens."""
@@ -49,8 +59,8 @@ class Loop:
     def watch_over(self) -> str:
         """Wait and read until the run is over. Returns what ended it.
 
-        That is a signal's name, `program`, `target` (every process that was attached to has ended), `duration`, or
-        `served` (no request is left that waits for anything).
+        That is a signal's name, `program`, `target` (every process that was attached to has ended), `duration`,
+        `served` (no request is left that waits for anything), or `budget` where that stopped the last of them.
         """
         while True:
             self.watch.wait(min(self._instants(), default=None))
@@ -60,6 +70,8 @@ class Loop:
                 return over
             self._retire()
             self._read_due()
+            if self.budget is not None:
+                self._tell(self.budget.hold(time.monotonic_ns()))
             self._reap()
 
     def close(self) -> Window:
@@ -79,6 +91,8 @@ class Loop:
             yield _AT_ONCE
         if self.tree is not None and self.tree.adopts:
             yield self._reaped_ns + _REAP_INTERVAL_NS
+        if self.budget is not None and self._is_awaited():
+            yield self.budget.due_ns
         for measurement in self.measurements:
             asked = measurement.asked_window
             if measurement.is_waiting and asked.start_ns:
@@ -98,7 +112,9 @@ class Loop:
     def _find_end(self) -> str | None:
         if self.duration_ns is not None and time.monotonic_ns() >= self.opened_ns + self.duration_ns:
             return "duration"
-        return None if self.tree is not None or self._is_awaited() else "served"
+        if self.tree is not None or self._is_awaited():
+            return None
+        return "served" if self.budget is None or not self.budget.stops else "budget"
 
     def _is_gone(self, measurement: Measurement) -> bool:
         """Tell whether a request has ended by itself, inside a run that goes on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -34,7 +35,8 @@ class Measurement:
     """A resolved request, its collector, and what they have read.
 
     `gone_ns` is when the collector said that its target had ended, or failed; it is read no more from there.
-    `closed_ns` ends its window. `failure` makes the run fail after its results are written.
+    `closed_ns` ends its window. `failure` makes the run fail after its results are written. `spent_ns` is omn's own cpu
+    in its readings. `before` is the measurement that a budget moved this one off, None for the first; `moved` says so.
     """
 
     index: int
@@ -55,6 +57,9 @@ class Measurement:
     read_ns: int = 0
     held_bytes: int = 0
     dropped: int = 0
+    spent_ns: int = 0
+    before: Measurement | None = None
+    moved: str | None = None
     _is_prepared: bool = False
     _is_stopped: bool = False
 
@@ -62,6 +67,11 @@ class Measurement:
     def name(self) -> str:
         """The source and the backend, for sentences."""
         return f"{self.resolved.request.source} on {self.resolved.backend.id}"
+
+    @property
+    def stages(self) -> tuple[Measurement, ...]:
+        """The measurements of its request, the first one first: itself, and those that a budget moved it off."""
+        return (self,) if self.before is None else (*self.before.stages, self)
 
     @property
     def asked_window(self) -> RequestWindow:
@@ -137,12 +147,15 @@ class Measurement:
     def read(self) -> Batch:
         """Sample the collector once and keep what it returns, within the memory bound."""
         self.is_read, self.read_ns = True, self.context.clock()
+        began_ns = time.thread_time_ns()
         try:
             return self._keep(self.collector.sample(self.read_ns))
         except TargetGone:
             self.gone_ns = self.context.clock()
         except PLUGIN_FAULTS as error:  # a guarded plugin call: the request ends, and fails the run when all is written
             self.fail(self._describe("sample", error))
+        finally:
+            self.spent_ns += time.thread_time_ns() - began_ns
         return Batch.empty()
 
     def close(self, now_ns: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,7 +21,7 @@ from omn_core.run import linux
 from omn_core.run.announce import Announcer, Observer
 from omn_core.run.answers import compute_result, get_in_target_cost
 from omn_core.run.binding import add_process, close_handles
-from omn_core.run.cost import CostAccount, ProgramCpu, make_accounts
+from omn_core.run.cost import CostAccount, ProgramCpu, TargetCpu, make_accounts
 from omn_core.run.environment import read_environment
 from omn_core.run.events import Moment
 from omn_core.run.interrupts import Aborted, Interrupts
@@ -30,6 +31,9 @@ from omn_core.run.measurement import Measurement, make_measurement
 from omn_core.run.program import Program, start_program
 from omn_core.run.search import get_program
 from omn_core.run.watch import Watch
+
+if TYPE_CHECKING:
+    from omn_core.run.budget import Budget
 
 
 @attrs.frozen
@@ -95,6 +99,7 @@ class _Run:
     bound: dict[Target, BoundTarget] = attrs.field(factory=dict)
     program: Program | None = None
     watch: Watch | None = None
+    budget: Budget | None = None
     ended_by: str | None = None
     notes: list[str] = attrs.field(factory=list)
     refused: dict[int, str] = attrs.field(factory=dict)
@@ -201,6 +206,8 @@ class _Run:
         """Open the windows, let the program run, watch over it all, and close."""
         launched = None if self.program is None else self.program.launched
         self.watch = Watch(self.interrupts, launched, list(self.bound.values()))
+        accounts = make_accounts(self.bound.values(), None if self.program is None else self.program.tree)
+        self.budget = self._make_budget(accounts)
         loop = Loop(
             self.measurements,
             self.bound,
@@ -208,8 +215,9 @@ class _Run:
             self.announcer,
             None if self.program is None else self.program.tree,
             duration_ns=self.resolved.session.duration_ns,
+            budget=self.budget,
         )
-        cost.open(make_accounts(self.bound.values(), None if self.program is None else self.program.tree))
+        cost.open(accounts)
         self.interrupts.open_window()
         loop.open()
         if launched is not None:
@@ -225,9 +233,18 @@ class _Run:
             measurement.stop()
         return window
 
+    def _make_budget(self, accounts: list[TargetCpu]) -> Budget | None:
+        percent = self.resolved.session.budget_percent
+        if percent is None:
+            return None
+        from omn_core.run.budget import Budget
+
+        return Budget(percent, accounts, self.measurements, self.bound, self.registry)
+
     def _make_document(self, window: Window, cost: CostAccount) -> Document:
         # Asked first: an account that cannot be given fails its request, whose result says so.
-        in_target = [get_in_target_cost(measurement) for measurement in self.measurements]
+        stages = [stage for measurement in self.measurements for stage in measurement.stages]
+        in_target = [get_in_target_cost(stage) for stage in stages]
         results = tuple(
             compute_result(measurement, self.registry, window, has_program=self.program is not None)
             for measurement in self.measurements
@@ -235,7 +252,7 @@ class _Run:
         if self.options.sysroot != "/":
             self.notes.append(f"{self.options.sysroot!r} stood in for / in this run")
         program_cpu = next((account for account in cost.targets if isinstance(account, ProgramCpu)), None)
-        spent = cost.compute(in_target, sum(one.ask("one_time_cpu_ns", 0) for one in self.measurements))
+        spent = cost.compute(in_target, sum(one.ask("one_time_cpu_ns", 0) for one in stages))
         resolved = self.resolved.leave_out(self.refused)
         ended = self.program
         return Document(
@@ -249,6 +266,7 @@ class _Run:
             adopted=() if ended is None else ended.adopted(),
             plugins=self.registry.versions(),
             emits=self.registry.emits,
+            extras={} if self.budget is None else {"budget": self.budget.to_plain(spent, window)},
             notes=(
                 *_say_refused(resolved),
                 *self.notes,

@@ -47,8 +47,9 @@ class RunningPrograms:
 
     @property
     def cost(self) -> InTargetCost:
-        """What the programs ran, on whatever cpu and in whoever's time; unknown where the kernel did not time them."""
-        times = [account.run_time_ns for account in self._accounts]
+        """What the programs ran so far, on whatever cpu, in whoever's time; unknown where the kernel times none."""
+        running = [program.read_account() for program, _ in self._programs] if self._runs else []
+        times = [account.run_time_ns for account in (*self._accounts, *running)]
         known = [spent for spent in times if spent is not None]
         return InTargetCost(sum(known) if known and len(known) == len(times) else None)
 
