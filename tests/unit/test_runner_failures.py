@@ -100,7 +100,7 @@ def test_several_processes_are_read_by_a_collector_that_follows_several() -> Non
 
 def test_a_collector_that_does_not_say_when_it_reads_reads_intervals() -> None:
     """Its first reading comes one interval after the opening."""
-    run_all(mine("SaysNoMoment", launch("true")))
+    run_all(mine("SaysNoMoment", launch("true"), interval_ns=60_000 * MS))
     assert calls() == ["prepare", "attach", "sample", "stop"]
 
 
