@@ -47,6 +47,10 @@ class ChosenCollector(CollectorBase, ABC):
         """Return the facts of the collector that was chosen."""
         return self._chosen.facts()
 
+    def degradations(self) -> tuple[str, ...]:
+        """Return what the collector that was chosen could not say."""
+        return self._chosen.degradations()
+
     def row_stamp(self) -> str | None:
         """Return when rows are stamped, where they are not each at its own event."""
         return self._chosen.row_stamp()
@@ -54,3 +58,7 @@ class ChosenCollector(CollectorBase, ABC):
     def in_target_cost(self) -> InTargetCost:
         """Return what the programs ran, unknown where the kernel did not time them."""
         return self._chosen.in_target_cost()
+
+    def one_time_cpu_ns(self) -> int:
+        """Return what the collector that was chosen spent once, such as on fetching symbols."""
+        return self._chosen.one_time_cpu_ns()
