@@ -31,6 +31,14 @@ class RecordAssembly(Assembly):
         if field.is_signed:
             self._extend(target, field.size)
 
+    def copy_memory(self, target: Register, source: Register, offset: int = 0, size: int = _WORD) -> None:
+        """Set a register to 1, 2, 4 or 8 bytes of the kernel's memory, so far from what a register points to.
+
+        It is read through a helper: R0 to R5 hold nothing after it but the value. What cannot be read is zero.
+        """
+        self._copy_to_scratch(source, offset, size)
+        self.load(target, R10, self._get_scratch().offset, size)
+
     def _copy_to_scratch(self, source: Register, offset: int, size: int) -> None:
         self.move(R3, source)
         if offset:
