@@ -33,9 +33,23 @@ def omn_collectors() -> list[CollectorRow]:
             several_processes=True,
             histogram_in_kernel=True,
         ),
+        _trace_calls("io.syscall", "Transfers"),
+        _trace_calls("io.fsync", "Syncs"),
         CollectorRow("io.pressure", "fs:proc:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow("io.pressure", "fs:cgroup2:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow(
             "io.process", "fs:proc:io", "omn_io.process:ProcessIo", several_processes=True, needs_process=True
         ),
     ]
+
+
+def _trace_calls(source: str, name: str) -> CollectorRow:
+    return CollectorRow(
+        source,
+        "bpf:raw_tp",
+        f"omn_io.calls:{name}",
+        several_processes=True,
+        reads_stacks=True,
+        walks=("fp", "none"),
+        symbols=("none", "local", "debuginfod"),
+    )
