@@ -25,14 +25,13 @@ def omn_collectors() -> list[CollectorRow]:
         _collect_threads("sched.switches", "fs:proc:status", "Switches"),
         CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
         _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),
-        CollectorRow(
-            "sched.runqlat", "bpf:raw_tp", "omn_sched.traced:Waits", several_processes=True, histogram_in_kernel=True
-        ),
+        _trace("sched.runqlat", "Waits"),
         _collect_threads("sched.runqlat", "fs:proc:schedstat", "Waits"),
         CollectorRow("sched.runqlat", "fs:proc:cpu_schedstat", "omn_sched.machine:CpuWaits"),
         _trace_stacks("sched.offcpu", "omn_sched.blocks:Blocks"),
         _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits"),
         _trace_stacks("sched.lock", "omn_sched.lock_waits:LockWaits"),
+        _trace("sched.wakeup", "Wakeups"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
         CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),
@@ -54,6 +53,12 @@ def _sample(source: str, name: str) -> CollectorRow:
         walks=("fp+leaf", "dwarf", "fp", "none"),
         symbols=("none", "local", "debuginfod"),
     )
+
+
+def _trace(source: str, name: str) -> CollectorRow:
+    """Name a collector of what programs hand over or add up, histograms too."""
+    factory = f"omn_sched.traced:{name}"
+    return CollectorRow(source, "bpf:raw_tp", factory, several_processes=True, histogram_in_kernel=True)
 
 
 def _trace_stacks(source: str, factory: str) -> CollectorRow:

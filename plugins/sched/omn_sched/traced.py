@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from omn_kernel.bpf.traced import TracedEvents
+from omn_kernel.bpf.tracing import Tracer
 
+from omn_core.api import ResolvedRequest
+from omn_sched.programs import wakeups
 from omn_sched.programs.runqlat import RunQueueWaits
 from omn_sched.programs.switches import SwitchesAway
 
@@ -18,3 +21,12 @@ class Switches(TracedEvents):
     """Each switch, or the sums of those by choice and by force."""
 
     tracer = SwitchesAway
+
+
+class Wakeups(TracedEvents):
+    """Each wakeup, or the sums of those by who woke whom."""
+
+    def make_tracer(self, resolved: ResolvedRequest) -> Tracer:
+        """Make what follows woken threads until they run only where that time is asked for."""
+        labels = [label for label in wakeups.LABELS if resolved.shows(label.name)]
+        return (wakeups.WakeupTimes if resolved.shows("wake_to_run_ns") else wakeups.Wakeups)(labels)

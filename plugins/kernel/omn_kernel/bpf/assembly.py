@@ -177,6 +177,13 @@ class Assembly:
         offset, size = record.locate(field)
         self.load(target, record.base, offset, size)
 
+    def copy_words(self, target: Record, source: Record, field: str) -> None:
+        """Copy a field of whole words that two structures have. R1 holds nothing of the program's after it."""
+        (begin, size), (place, _) = source.locate(field), target.locate(field)
+        for offset in range(0, size, _WORD):
+            self.load(R1, source.base, begin + offset, _WORD)
+            self.store(target.base, place + offset, R1, _WORD)
+
     def add_to(self, record: Record, field: str, value: Register) -> None:
         """Add to a field of 4 or 8 bytes, so that no cpu's or interrupt's addition is lost."""
         offset, size = record.locate(field)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,11 +37,12 @@ class TaskFields:
 
     `cpu` is the one that the program runs on, `comm` what the task calls itself then. `proc` is its process's pid
     namespace and its number there, read in the kernel: what ends before anybody looks has its name too. `cgroup` is
-    its cgroup2 cgroup, by its path.
+    its cgroup2 cgroup, by its path. `others` are fields that the source has of something else under these names.
     """
 
-    def __init__(self, resolved: ResolvedRequest) -> None:
-        self.shown = tuple(name for name in _LAYOUTS if resolved.shows(name))
+    def __init__(self, resolved: ResolvedRequest, others: Collection[str] = ()) -> None:
+        had = {*resolved.entry.keys, *resolved.entry.attributes}.difference(others)
+        self.shown = tuple(name for name in _LAYOUTS if name in had and resolved.shows(name))
         self.layout = [part for name in self.shown for part in _LAYOUTS[name]]
         self._cgroups = CgroupNames()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ from omn_kernel.bpf.transport import STAMP
 _ROW = np.dtype([("count", np.uint64), ("total", np.uint64)])
 _BUCKET = ("bucket", "u4")
 _MEASURED = ("measured", "i8")
-_WORD = 8
 
 
 class TracedPrograms(ProgramCollector, ABC):
@@ -39,7 +38,8 @@ class TracedPrograms(ProgramCollector, ABC):
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a task, and open what needs no target."""
-        self.task_fields = TaskFields(resolved)
+        self.task_fields = TaskFields(resolved, {label.name for label in self.tracer.labels})
+        self._own_fields: Mapping[str, int] = {}
         super().prepare(resolved, context)
 
     @abstractmethod
@@ -47,13 +47,24 @@ class TracedPrograms(ProgramCollector, ABC):
         """Reserve a place for an event's measured values and labels (`tracing.Tracing`)."""
 
     @abstractmethod
-    def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
+    def write(
+        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+    ) -> None:
         """Emit what hands an event over (`tracing.Tracing`)."""
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the tracer's programs."""
         self.tracer.load(self)
         self.task_fields.look()
+
+    def detach(self) -> None:
+        """Keep what the tracer tells of at the end."""
+        super().detach()
+        self._own_fields = self.tracer.read_fields()
+
+    def fields(self) -> Mapping[str, int]:
+        """Return what is told of the events, and what the tracer tells of those that are none."""
+        return {**super().fields(), **self._own_fields}
 
     def lay_out(self, labels: Sequence[Label]) -> list[tuple[str, str]]:
         """Lay out the measured values and some labels, in words: a program copies one by one."""
@@ -88,10 +99,13 @@ class TracedRecords(TracedPrograms, StreamCollector):
         program.clear(record)
         return record
 
-    def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
+    def write(
+        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+    ) -> None:
         """Emit what completes the record and hands it over."""
-        read_clock(program, R0)
-        program.set(event, STAMP, R0)
+        if at is None:
+            read_clock(program, R0)
+        program.set(event, STAMP, R0 if at is None else at)
         self.task_fields.write(program, event, task)
         self.transport.write(program, event, context)
 
@@ -110,7 +124,9 @@ class TracedRows(TracedPrograms, RowCollector):
 
     def open_maps(self) -> None:
         """Open the maps of rows under what divides the answer."""
-        self._labels = [label for label in self.tracer.labels if self.resolved.is_divided_by(label.name)]
+        called = self.resolved.labels.values()
+        divides = self.resolved.is_divided_by
+        self._labels = [one for one in self.tracer.labels if divides(one.name) or one.name in called]
         self._value = self._find_value()
         self._has_buckets = self._value is not None and any(emit.name == "hist" for emit in self.resolved.emits)
         # Only of times has a row its exact total beside the mean: what counts has a row for each number that it can be.
@@ -133,7 +149,9 @@ class TracedRows(TracedPrograms, RowCollector):
         program.clear(event)
         return event
 
-    def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
+    def write(
+        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+    ) -> None:
         """Emit what adds the value to its row; an event that does not have it adds nothing."""
         end = program.make_label("added")
         key, empty = program.reserve(self.key), program.reserve(_ROW)
@@ -142,7 +160,7 @@ class TracedRows(TracedPrograms, RowCollector):
         if self._value is not None:
             self._set_measured(program, key, event, self._value, end)
         for label in self._labels:
-            _copy_words(program, key, event, label.name)
+            program.copy_words(key, event, label.name)
         self.task_fields.write(program, key, task)
         self.rows.find_or_make(program, key, empty)
         program.jump_if(R0, "==", 0, end)
@@ -195,14 +213,6 @@ def _make_label(label: Label, values: npt.NDArray[Any], names: Names) -> Column:
     return Column(np.where(values == b"", NO_NAME, texts.values), None, names)
 
 
-def _copy_words(program: KernelAssembly, target: Record, source: Record, field: str) -> None:
-    """Emit what copies a field of whole words from one structure to another. R1 holds nothing after it."""
-    (begin, size), (place, _) = source.locate(field), target.locate(field)
-    for offset in range(0, size, _WORD):
-        program.load(R1, source.base, begin + offset, _WORD)
-        program.store(target.base, place + offset, R1, _WORD)
-
-
 def can_add_up(resolved: ResolvedRequest, measured: tuple[str, ...]) -> bool:
     """Return whether the kernel can add up all that a request asks: figures of sums, or nothing but histograms.
 
@@ -216,13 +226,17 @@ def can_add_up(resolved: ResolvedRequest, measured: tuple[str, ...]) -> bool:
 
 
 class TracedEvents(ChosenCollector):
-    """The collector of a source that a tracer measures. A family names the tracer, and nothing else."""
+    """The collector of a source that a tracer measures. A family names the tracer, or makes it for a request."""
 
     tracer: type[Tracer]
 
+    def make_tracer(self, resolved: ResolvedRequest) -> Tracer:
+        """Make the tracer for a request."""
+        return self.tracer()
+
     def choose(self, resolved: ResolvedRequest) -> TracedRecords | TracedRows:
         """Choose rows where the kernel can add up all that is asked, else records."""
-        tracer = self.tracer()
+        tracer = self.make_tracer(resolved)
         own = (label.name for label in tracer.labels if label.is_own)
         adds_up = can_add_up(resolved, (*tracer.measured, *own))
         # Records of a count would fill their memory until the close, which is the only reading that it takes.

@@ -13,7 +13,7 @@ added up in the kernel.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 import attrs
@@ -65,10 +65,13 @@ class Tracing(Protocol):
     def reserve(self, program: KernelAssembly) -> Record:
         """Reserve a place for an event's measured values and labels, each under its name, numbers of 8 bytes."""
 
-    def write(self, program: KernelAssembly, event: Record, task: Register, context: Register) -> None:
+    def write(
+        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+    ) -> None:
         """Emit what hands an event of a task over. R0 to R5 hold nothing of the program's after it.
 
-        `context` is what R1 held when the program began; both registers are of R6 to R9.
+        `context` is what R1 held when the program began, `at` when it was where that is not now; all these registers
+        are of R6 to R9.
         """
 
 
@@ -86,3 +89,7 @@ class Tracer(ABC):
     @abstractmethod
     def load(self, tracing: Tracing) -> None:
         """Load the programs, those first that others rely on."""
+
+    def read_fields(self) -> Mapping[str, int]:
+        """Read what the answer tells of beside its events, when the programs are detached; nothing by itself."""
+        return {}
