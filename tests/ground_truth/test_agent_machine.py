@@ -19,6 +19,7 @@ requests:
 """
 WAITS = "  - {source: sched.offcpu, mode: trace, emits: [summary], keys: [proc]}\n"
 SLEEP_S = 0.15
+TICK_NS = 10_000_000
 
 TOOLS = f"""
 import subprocess
@@ -32,7 +33,8 @@ def run(call, code, *words):
 def wait_for(call, child):
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    made[call] = (child.pid, child.returncode, int((usage.ru_utime + usage.ru_stime) * 1e9), usage.ru_maxrss << 10)
+    made[call] = (child.pid, child.returncode, int((usage.ru_utime + usage.ru_stime) * 1e9), usage.ru_maxrss << 10,
+                  usage.ru_oublock * 512)
 
 WORK = '''
 import os, subprocess, sys, time
@@ -90,8 +92,11 @@ def test_each_tool_has_its_processes_and_what_they_did(bench: Bench) -> None:
     assert 80_000_000 + SLEEP_S * 1e9 <= work["in_processes_ns"] <= work["length_ns"]
     assert 0 < work["figures"]["mem.rss"]["value"] <= made["work"][3]
     if is_root:
-        waited = work["figures"]["sched.offcpu"]
-        assert SLEEP_S * 1e9 <= waited["value"] <= work["in_processes_ns"] * 2
+        figures = {name: row["value"] for name, row in work["figures"].items()}
+        assert SLEEP_S * 1e9 <= figures["sched.offcpu"] <= work["in_processes_ns"] * 2
+        # wait4 has the child that it waited for in its account, as the tool has both processes.
+        assert abs(figures["proc.exit cpu_ns"] - made["work"][2]) <= 2 * TICK_NS
+        assert figures["proc.exit write_bytes"] == made["work"][4] >= 1 << 20
     assert (read["processes"], read["is_in_process"], read["figures"]) == (0, True, {})
     assert (left["processes"], left["outliving"], left["figures"]) == (0, 1, {})
     for call in ("one", "two"):

@@ -157,6 +157,56 @@ def test_a_process_of_threads_ends_once_with_what_its_parent_is_told(
     assert driver.collector.losses().is_empty
 
 
+USERS = """
+import os, threading, time
+
+def burn(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until: pass
+
+def work_alone():
+    burn(0.06)
+    with open(os.sys.argv[1], "wb") as file:
+        file.write(bytes(1 << 20)); file.flush(); os.fsync(file.fileno())
+
+def work_together():
+    # Two that end before the others, and two that the process's end cuts off.
+    ended = [threading.Thread(target=burn, args=(0.02,)) for _ in range(2)]
+    for thread in ended: thread.start()
+    for thread in ended: thread.join()
+    gates = [threading.Event() for _ in range(2)]
+    for gate in gates:
+        threading.Thread(target=lambda gate=gate: (burn(0.02), gate.set(), time.sleep(60)), daemon=True).start()
+    for gate in gates: gate.wait()
+
+for work in (work_alone, work_together):
+    if (child := os.fork()) == 0:
+        work()
+        os._exit(0)
+    _, _, usage = os.wait4(child, 0)
+    print(child, round((usage.ru_utime + usage.ru_stime) * 1e9), usage.ru_inblock * 512, usage.ru_oublock * 512)
+"""
+_TICK_NS = 10_000_000
+
+
+@pytest.mark.spec("PRC-1", "AGT-11")
+def test_a_process_has_what_all_its_threads_used(catalog: Catalog, pointers: str, tmp_path: Path) -> None:
+    """Held to wait4(2), to a tick of each thread; bytes are its own, and no child's that it waited for."""
+    with drive(catalog, "proc.exit", bind_processes(os.getpid()), "task") as driver:
+        command = [sys.executable, "-S", "-c", USERS, str(tmp_path / "written")]
+        told = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    waited = {int(pid): tuple(map(int, rest)) for pid, *rest in map(bytes.split, told.splitlines())}
+    rows = {row["pid"]: row for row in driver.rows}
+    for threads, (pid, (cpu_ns, read_bytes, write_bytes)) in zip((1, 5), waited.items(), strict=True):
+        assert cpu_ns - threads * _TICK_NS <= rows[pid]["cpu_ns"] <= cpu_ns + _TICK_NS
+        assert (rows[pid]["read_bytes"], rows[pid]["write_bytes"]) == (read_bytes, write_bytes)
+    alone, together = (rows[pid] for pid in waited)
+    assert alone["write_bytes"] >= 1 << 20
+    assert together["cpu_ns"] >= 4 * (20_000_000 - _TICK_NS)
+    (program,) = (row for pid, row in rows.items() if pid not in waited)
+    assert program["write_bytes"] < 1 << 20
+
+
 SIGNALS = """
 import os, signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: None)

@@ -40,7 +40,7 @@ def make_answers(document: Document, left_out: Sequence[LeftOut], asked: int, ha
         for life in machine.lives:
             life.name = life.name if has_content else None
             if counted.count(life.pid) == 1:  # of a number that two processes had nobody can tell them apart
-                life.figures = by_pid.get(life.pid, [])
+                life.figures += by_pid.get(life.pid, [])
     machine.tracks = [track for result in own for track in _iter_tracks(result, has_content)]
     return b"".join(json.dumps(part).encode() + b"\n" for part in machine.iter_plain())
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import attrs
 
-from omn_agent.machine.model import Life
+from omn_agent.machine.model import Figure, Life
+
+_USED = {"cpu_ns": "ns", "read_bytes": "bytes", "write_bytes": "bytes"}
+"""What `proc.exit` says that a process used in its life, where programs in the kernel see its end."""
 
 
 @attrs.define
@@ -41,6 +44,9 @@ class _Lives:
         life.end_ns = ts_ns
         life.name = life.name or attributes.get("comm")
         life.code, life.signal = attributes.get("code"), attributes.get("signal")
+        life.figures += [
+            Figure(f"proc.exit {name}", unit, attributes[name]) for name, unit in _USED.items() if name in attributes
+        ]
         del self.running[life.pid]
 
     def _add(self, life: Life) -> None:
