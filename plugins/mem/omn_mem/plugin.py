@@ -53,4 +53,24 @@ def omn_collectors() -> Sequence[CollectorRow]:
         ),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),
+        CollectorRow("mem.oom", "fs:proc:vmstat", "omn_mem.kills:MachineKills"),
+        CollectorRow("mem.oom", "fs:cgroup2:events", "omn_mem.kills:CgroupKills"),
+        CollectorRow("mem.oom", "fs:cgroup1:oom_control", "omn_mem.kills:LegacyKills"),
+        CollectorRow("mem.oom", "bpf:raw_tp", "omn_mem.traced:Kills", several_processes=True),
+        CollectorRow("mem.page_alloc", "bpf:raw_tp", "omn_mem.traced:Allocations", several_processes=True),
+        CollectorRow("mem.page_alloc", "fs:proc:vmstat", "omn_mem.allocated:MachineAllocations"),
+        _trace_stacks("mem.reclaim", "omn_mem.reclaim:Reclaims"),
+        _trace_stacks("mem.compaction", "omn_mem.compaction:Compactions"),
     ]
+
+
+def _trace_stacks(source: str, factory: str) -> CollectorRow:
+    return CollectorRow(
+        source,
+        "bpf:raw_tp",
+        factory,
+        several_processes=True,
+        reads_stacks=True,
+        walks=("fp", "none"),
+        symbols=("none", "local", "debuginfod"),
+    )

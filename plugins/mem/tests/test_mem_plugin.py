@@ -20,8 +20,8 @@ def test_the_distribution_keeps_every_line_of_the_contracts(
 
 @pytest.mark.spec("CAT-1", "CAT-8")
 def test_every_source_of_the_family_is_declared(catalog: Catalog) -> None:
-    """Those that procfs, sysfs and cgroupfs can answer."""
-    names = "rss pss uss meminfo pressure cgroup swap thp slab maps numa faults"
+    """Those that files can answer, and those that programs do."""
+    names = "rss pss uss meminfo pressure cgroup swap thp slab maps numa faults oom page_alloc reclaim compaction"
     declared = {name for name in catalog.entries if name.startswith("mem.")}
     assert {f"mem.{name}" for name in names.split()} <= declared
 

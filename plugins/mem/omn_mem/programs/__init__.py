@@ -1,0 +1,1 @@
+"""Programs that run in the kernel for the process family."""

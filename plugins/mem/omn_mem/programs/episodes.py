@@ -1,0 +1,73 @@
+"""Work for memory that a task does in the kernel, from a tracepoint where it begins to one where it ends.
+
+A task does one such thing at a time: reclaim does not reclaim for itself, and zones are compacted one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.losses import LostCounter
+from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
+from omn_kernel.bpf.stacked import StackedRecords
+from omn_kernel.bpf.task_states import TaskStates
+
+TIMES = [("began_ns", "u8"), ("stall_ns", "i8")]
+"""When it began, 0 for nothing that has, and how long it took."""
+SetFields = Callable[[KernelAssembly, Record], None]
+"""Emits what sets the fields of a record that the tracepoint tells; R6 holds what R1 held when the program began."""
+
+
+@attrs.frozen
+class EpisodePrograms:
+    """Writes the programs where something begins and where it ends. `unknown` counts ends of what was not seen."""
+
+    collector: StackedRecords
+    states: TaskStates
+    unknown: LostCounter
+
+    def write_begin(self, program: KernelAssembly, set_fields: SetFields) -> None:
+        """Write what remembers that the task that runs has begun."""
+        begun = program.reserve(self.states.state)
+        program.move(R6, R1)
+        program.point_to_current(R7)
+        self.collector.tasks.filter.keep(program, R7, "done")
+        program.clear(begun)
+        set_fields(program, begun)
+        program.read_field(R1, R7, "task_struct", "tgid")
+        program.set(begun, "process", R1)
+        self.collector.task_fields.write(program, begun, R7)
+        self.collector.take_stack(program, begun, R6)
+        read_clock(program, R0)
+        program.set(begun, "began_ns", R0)
+        self.states.put(program, R7, begun)
+        program.label("done")
+        program.leave(0)
+
+    def write_end(self, program: KernelAssembly, set_fields: SetFields) -> None:
+        """Write what hands over what the task that runs has ended."""
+        program.move(R6, R1)
+        program.point_to_current(R7)
+        begun = self.states.look_up(program, R7)
+        program.jump_if(R0, "==", 0, "unknown")
+        program.move(R8, R0)
+        begun = Record(R8, self.states.state)
+        program.get(R9, begun, "began_ns")
+        program.jump_if(R9, "==", 0, "unknown")
+        read_clock(program, R0)
+        program.set(begun, "ns", R0)
+        program.compute(R0, "-=", R9)
+        program.set(begun, "stall_ns", R0)
+        set_fields(program, begun)
+        self.collector.transport.write(program, begun, R6)
+        program.set(begun, "began_ns", 0)
+        program.jump("done")
+        program.label("unknown")
+        self.collector.tasks.filter.keep(program, R7, "done")
+        self.unknown.emit_count(program)
+        program.label("done")
+        program.leave(0)
