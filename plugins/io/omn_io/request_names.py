@@ -42,6 +42,7 @@ class DeviceNames:
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
+        self._below: dict[int, tuple[str, ...]] = {}
 
     def look(self) -> None:
         """Read which devices there are, and remember those that go."""
@@ -50,13 +51,19 @@ class DeviceNames:
                 device = read_block_device("/", name)
             except OSError:
                 continue
-            self._names[compute_device_number(device.number)] = name
+            number = compute_device_number(device.number)
+            self._names[number] = name
+            self._below[number] = tuple(device.stands_on)
 
     def find(self, number: int) -> str | None:
         """Find the name of a device; one that nobody saw is spelled by its number. A queue without a disk has none."""
         if not number:
             return None
         return self._names.get(number, f"{number >> _MINOR_BITS}:{number & ((1 << _MINOR_BITS) - 1)}")
+
+    def find_below(self, number: int) -> tuple[str, ...]:
+        """Find what a device stands on, other devices or a file; nothing for one that nobody saw."""
+        return self._below.get(number, ())
 
 
 def read_operations(types: Btf) -> Mapping[int, str]:

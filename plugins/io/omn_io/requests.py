@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import Columns, make_named_column, make_number_column
 from omn_kernel.bpf.filters import AnyTask
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R6
 from omn_kernel.bpf.streaming import StreamCollector
 from omn_kernel.bpf.tasks import TaskFields
 
 from omn_core.api import BoundTarget, Column, ResolvedRequest, RunContext
-from omn_io.programs.requests import MOST_REQUESTS, RequestPrograms, make_record
+from omn_io.programs.requests import MOST_REQUESTS, OPERATION_BITS, RequestPrograms, make_record
 from omn_io.request_names import DeviceNames, find_device, read_operations
 
-_OPERATION_BITS = 8
-"""The lowest bits of a request's flags are its operation (REQ_OP_BITS of <linux/blk_types.h>)."""
 _DIRECTIONS = frozenset({"read", "write", "discard", "flush"})
 
 
@@ -40,7 +41,7 @@ class Requests(StreamCollector):
         super().open_maps()
 
     def write_programs(self, target: BoundTarget) -> None:
-        """Load the programs on the life of a request, the last of them first: none is seen to begin without its end."""
+        """Load the programs on the life of a request."""
         self._operations = read_operations(self.types)
         self._devices = DeviceNames()
         self._devices.look()
@@ -49,13 +50,10 @@ class Requests(StreamCollector):
         self._requests = self.hold(RequestPrograms(self.types, tasks, self._fields, device))
         reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, were under way"
         self.count_lost(self._requests.lost, reason)
-        self.load_tracepoint(
-            "block_rq_complete", lambda program: self._requests.write_complete(program, self.transport)
-        )
-        if self.types.find_tracepoint("block_rq_merge") is not None:
-            self.load_tracepoint("block_rq_merge", self._requests.write_merge)
-        self.load_tracepoint("block_rq_issue", self._requests.write_issue)
-        self.load_tracepoint("block_rq_insert", self._requests.write_insert)
+        self._requests.load(self, self._hand_over)
+
+    def _hand_over(self, program: KernelAssembly, seen: Record) -> None:
+        self.transport.write(program, seen, R6)
 
     def detach(self) -> None:
         """Keep how many requests were not seen to begin, and how many have not completed."""
@@ -74,7 +72,7 @@ class Requests(StreamCollector):
         inserted_ns, issued_ns, ended_ns = (
             records[name].astype(np.int64) for name in ("inserted_ns", "issued_ns", "ns")
         )
-        operations = records["flags"] & ((1 << _OPERATION_BITS) - 1)
+        operations = records["flags"] & ((1 << OPERATION_BITS) - 1)
         self._devices.look()
         was_queued = inserted_ns != 0
         measured = {

@@ -93,7 +93,6 @@ def test_pressure_of_a_cgroup_is_its_own_file(sysroot: Sysroot, catalog: Catalog
         (("io.util", "--dev", "/dev/null", "-d", "1s"), 1, "'/dev/null' is no block device: it is a character device"),
         (("io.util", "--", "true"), 2, "a program keeps no device busy alone; name it with --dev"),
         (("io.process", "-m", "count", "-e", "count", "--system", "-d", "1s"), 2, "ask io.bytes"),
-        (("io.bytes", "-m", "count", "-e", "count", "--", "true"), 3, "io.process has a process's own account"),
         (("io.merges", "-m", "count", "-e", "count", "--keys", "task", "--system", "-d", "1s"), 2, "task"),
     ],
 )

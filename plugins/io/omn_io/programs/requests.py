@@ -11,10 +11,12 @@ without a completion of its own. A driver may complete a request piece by piece:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.filters import TaskFilter
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
@@ -23,12 +25,14 @@ from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
 from omn_kernel.bpf.tasks import TaskFields
-from omn_kernel.bpf.transport import Transport
 from omn_kernel.btf.spelling import spell_tracepoint
 from omn_kernel.btf.types import Btf
 
 MOST_REQUESTS = 1 << 14
 """How many requests are remembered at a time: a device has some hundred or thousand, and there may be many devices."""
+
+OPERATION_BITS = 8
+"""The lowest bits of a request's flags are its operation (REQ_OP_BITS of <linux/blk_types.h>)."""
 
 REQUEST = [
     ("ns", "u8"),
@@ -141,7 +145,19 @@ class RequestPrograms:
         program.delete(self.requests, request)
         program.leave(0)
 
-    def write_complete(self, program: KernelAssembly, transport: Transport) -> None:
+    def load(self, collector: ProgramCollector, hand_over: Callable[[KernelAssembly, Record], None]) -> None:
+        """Load the programs, the last of a request's life first: none is seen to begin without its end.
+
+        `hand_over` emits what becomes of a request that completes. R6 has the context then and R8 the entry, and both
+        are to stay as they are.
+        """
+        collector.load_tracepoint("block_rq_complete", lambda program: self.write_complete(program, hand_over))
+        if self._types.find_tracepoint("block_rq_merge") is not None:
+            collector.load_tracepoint("block_rq_merge", self.write_merge)
+        collector.load_tracepoint("block_rq_issue", self.write_issue)
+        collector.load_tracepoint("block_rq_insert", self.write_insert)
+
+    def write_complete(self, program: KernelAssembly, hand_over: Callable[[KernelAssembly, Record], None]) -> None:
         """Write block_rq_complete(request, status, bytes), where `__data_len` is what the request still lacked."""
         program.move(R6, R1)
         program.read_argument(R7, R1, 0)
@@ -165,7 +181,7 @@ class RequestPrograms:
         program.set(seen, "ns", R0)
         program.read_argument(R1, R6, 1)
         program.set(seen, "status", R1)
-        transport.write(program, seen, R6)
+        hand_over(program, seen)
         program.label("forget")
         program.delete(self.requests, request)
         program.label("done")

@@ -29,6 +29,10 @@ class Columns:
     weight: npt.NDArray[np.int64] | None = None
     stack: npt.NDArray[np.int64] | None = None
 
+    def __len__(self) -> int:
+        """Return how many events there are."""
+        return len(next(iter({**self.keys, **self.attributes}.values()), ()))
+
 
 def make_number_column(numbers: Array) -> Column:
     """Make a column of numbers that 63 bits hold."""

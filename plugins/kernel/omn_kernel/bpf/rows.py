@@ -35,7 +35,7 @@ class RowCollector(ProgramCollector, ABC):
 
     @abstractmethod
     def make_columns(self, entries: Entries) -> Columns:
-        """Make columns of the rows of one drain; events may be more than rows, where each has its weight."""
+        """Make columns of the rows of one drain; events may be more than rows, or fewer."""
 
     def sample(self, now_ns: int) -> Batch:
         """Take the rows that were added up since the last time, stamped now."""
@@ -45,8 +45,7 @@ class RowCollector(ProgramCollector, ABC):
         if not len(entries):
             return Batch.empty()
         columns = self.make_columns(entries)
-        made = len(entries) if columns.weight is None else len(columns.weight)
-        stamps = np.full(made, taken_ns, np.int64)
+        stamps = np.full(len(columns), taken_ns, np.int64)
         return Batch(stamps, None, columns.keys, columns.attributes, columns.weight)
 
     def _note_lost(self, taken_ns: int) -> None:
