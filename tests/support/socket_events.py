@@ -23,15 +23,16 @@ DriveEvents = Callable[..., Driver]
 
 @pytest.fixture
 def drive_events(registry: Registry, catalog: Catalog) -> DriveEvents:
-    """Make the driver of a source that programs serve, its answer every event with all of its fields."""
+    """Make the driver of a source that programs serve, its answer every traced event with all of its fields."""
     if not read_privileges("/").has("bpf"):
         pytest.skip("this process is without CAP_BPF")
     if not os.path.exists(PATH):
         pytest.skip(f"this kernel has no {PATH}")
 
-    def make(source: str, target: BoundTarget, backend: str = "bpf:raw_tp") -> Driver:
-        resolved = resolve_onto(catalog.entries[source], backend, target.target, mode="trace")
-        resolved = attrs.evolve(resolved, emits=(EmitSpec("raw"),))
+    def make(source: str, target: BoundTarget, *keys: str, backend: str = "bpf:raw_tp", mode: str = "trace") -> Driver:
+        resolved = resolve_onto(catalog.entries[source], backend, target.target, mode=mode, keys=keys)
+        if mode == "trace":
+            resolved = attrs.evolve(resolved, emits=(EmitSpec("raw"),))
         return Driver(registry.load(registry.collectors[source, backend].factory)(), resolved, target)
 
     return make

@@ -38,6 +38,9 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("net.tcp.state", "fs:proc:tcp", "omn_net.tcp_states:TableStates"),
         CollectorRow("net.tcp.rtt", "nl:sock_diag", "omn_net.tcp_rtt:ListedRoundTrips"),
         CollectorRow("net.tcp.rtt", "nl:sock_diag:fd", "omn_net.tcp_rtt:HeldRoundTrips", **held),
+        CollectorRow(
+            "net.tcp.retransmit", "bpf:raw_tp", "omn_net.retransmits:SegmentsSentAgain", several_processes=True
+        ),
         CollectorRow("net.tcp.retransmit", "fs:proc:snmp", "omn_net.protocols:Retransmits"),
         CollectorRow("net.tcp.connect", "bpf:raw_tp", "omn_net.connects:Connects", several_processes=True),
         CollectorRow("net.tcp.lifetime", "bpf:raw_tp", "omn_net.lifetimes:Lifetimes", several_processes=True),

@@ -27,6 +27,8 @@ _PATHS = {
     "local_address": ("skc_rcv_saddr", "skc_v6_rcv_saddr"),
     "remote_address": ("skc_daddr", "skc_v6_daddr"),
 }
+_SOCKET, _REQUEST = ("sock", "__sk_common"), ("request_sock", "__req_common")
+"""The structures that a connection has, and the part that these have in common (struct sock_common)."""
 _MAPPED = bytes(10) + b"\xff\xff"
 """What stands before an IPv4 address where there is room for an IPv6 one (RFC 4291)."""
 
@@ -47,42 +49,59 @@ class SocketFields:
 
         The register points to the socket's struct sock, and is one of R6 to R9.
         """
-        if "sock" in self.shown:
-            self._write_cookie(program, record, sock)
-        for name in _PATHS.keys() & set(self.shown):
-            self._write_address(program, record, name, sock)
+        if "sock" in self.shown and program.has_typed_pointers:
+            program.move(R1, sock)
+            program.call("get_socket_cookie")
+            program.set(record, "sock", R0)
+        elif "sock" in self.shown:
+            program.read_field(R1, sock, "sock", "__sk_common.skc_cookie")
+            program.set(record, "sock", R1)
         if "local_port" in self.shown:
             # The port that the socket is bound to is let go of before it is closed; this one stays.
             program.read_field(R1, sock, "inet_sock", "inet_sport", is_copied=True)
             program.set(record, "local_port", R1)
+        self._write_ends(program, record, sock, *_SOCKET)
+
+    def write_request(self, program: KernelAssembly, record: Record, request: Register) -> None:
+        """Emit the same of a connection that is not made yet, for which there is a struct request_sock alone."""
+        if "sock" in self.shown:
+            program.read_field(R1, request, "request_sock", "__req_common.skc_cookie")
+            program.set(record, "sock", R1)
+        if "local_port" in self.shown:
+            # This port alone is a number, and not as it is sent.
+            program.read_field(R1, request, "request_sock", "__req_common.skc_num")
+            program.move(R0, R1)
+            program.compute(R0, ">>=", 8)
+            program.compute(R1, "<<=", 8)
+            program.compute(R1, "|=", R0)
+            program.set(record, "local_port", R1)
+        self._write_ends(program, record, request, *_REQUEST)
+
+    def _write_ends(self, program: KernelAssembly, record: Record, sock: Register, kind: str, part: str) -> None:
+        for name in _PATHS.keys() & set(self.shown):
+            self._write_address(program, record, name, sock, kind, part)
         if "remote_port" in self.shown:
-            program.read_field(R1, sock, "sock", "__sk_common.skc_dport")
+            program.read_field(R1, sock, kind, f"{part}.skc_dport")
             program.set(record, "remote_port", R1)
 
-    def _write_cookie(self, program: KernelAssembly, record: Record, sock: Register) -> None:
-        if program.has_typed_pointers:
-            program.move(R1, sock)
-            program.call("get_socket_cookie")
-        else:
-            program.read_field(R0, sock, "sock", "__sk_common.skc_cookie")
-        program.set(record, "sock", R0)
-
-    def _write_address(self, program: KernelAssembly, record: Record, name: str, sock: Register) -> None:
+    def _write_address(
+        self, program: KernelAssembly, record: Record, name: str, sock: Register, kind: str, part: str
+    ) -> None:
         """Emit an address of 16 bytes, an IPv4 one as it is mapped into IPv6."""
-        four, six = (f"__sk_common.{path}" for path in _PATHS[name])
+        four, six = (f"{part}.{path}" for path in _PATHS[name])
         offset, _ = record.locate(name)
         other, end = program.make_label("other"), program.make_label("address")
-        program.read_field(R1, sock, "sock", "__sk_common.skc_family")
+        program.read_field(R1, sock, kind, f"{part}.skc_family")
         program.jump_if(R1, "!=", socket.AF_INET, other)
         program.store(record.base, offset, 0, 8)
         program.store(record.base, offset + 8, 0, 2)
         program.store(record.base, offset + 10, 0xFFFF, 2)
-        program.read_field(R1, sock, "sock", four)
+        program.read_field(R1, sock, kind, four)
         program.store(record.base, offset + 12, R1, 4)
         program.jump(end)
         program.label(other)
-        if program.has_field("sock", six):
-            program.copy_field(record, name, sock, "sock", six)
+        if program.has_field(kind, six):
+            program.copy_field(record, name, sock, kind, six)
         program.label(end)
 
     def make_columns(

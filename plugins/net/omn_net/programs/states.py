@@ -5,9 +5,20 @@ from __future__ import annotations
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R1, Register
 
-ESTABLISHED, SYN_SENT, SYN_RECV, FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSE, CLOSE_WAIT, LAST_ACK, LISTEN, CLOSING = range(
-    1, 12
-)
+(
+    ESTABLISHED,
+    SYN_SENT,
+    SYN_RECV,
+    FIN_WAIT1,
+    FIN_WAIT2,
+    TIME_WAIT,
+    CLOSE,
+    CLOSE_WAIT,
+    LAST_ACK,
+    LISTEN,
+    CLOSING,
+    REQUEST,
+) = range(1, 13)
 _TCP = 6
 
 

@@ -1,0 +1,159 @@
+"""Segments that are sent again, against what the kernel counts of each namespace and of each connection."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from networks import Network, Pair, make_network, pair
+from omn_kernel.procfs.net import parse_protocol_pairs
+from socket_events import DriveEvents, drive_events
+
+from omn_core.testing.fixtures import Command
+from omn_core.testing.harness import bind_machine, bind_processes
+
+__all__ = ["drive_events", "make_network", "pair"]
+
+THERE = "10.9.0.2"
+TCPI_TOTAL_RETRANS, TCPI_BYTES_RETRANS = 100, 208
+"""Where they stand in struct tcp_info."""
+
+
+def count_sent_again(network: Network) -> int:
+    """Return the segments that a namespace's TCP sent again."""
+    return parse_protocol_pairs(network.read("snmp"))["Tcp"]["RetransSegs"]
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Look until something is so."""
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def has_unacknowledged(client: socket.socket) -> bool:
+    return fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)) != bytes(4)
+
+
+def read_account(client: socket.socket) -> tuple[int, int]:
+    """Return the segments and the bytes that a connection sent again, as it counts them itself."""
+    information = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    (segments,) = struct.unpack_from("=I", information, TCPI_TOTAL_RETRANS)
+    (size,) = struct.unpack_from("=Q", information, TCPI_BYTES_RETRANS)
+    return segments, size
+
+
+def add_up(rows: list[dict[str, Any]], name: str, **wanted: Any) -> int:
+    """Add an attribute up over the rows that have some values."""
+    return sum(row[name] for row in rows if all(row.get(key) == value for key, value in wanted.items()))
+
+
+@pytest.mark.spec("NET-1", "SRC-4")
+def test_each_segment_that_is_sent_again_is_its_connections(pair: Pair, drive_events: DriveEvents) -> None:
+    """Acknowledgements are lost for a while: of three connections, and of one that is asked for, at both ends.
+
+    One connection is made in the window, one was there and takes something in it, and one was there and does not.
+    """
+    pair.here.ip("route", "change", "10.9.0.0/24", "dev", "here0", "src", "10.9.0.1", "rto_min", "5ms")
+    with ExitStack() as stack:
+        hold = stack.enter_context
+        earlier = hold(listen_there(pair))
+        taking, silent = (hold(connect(pair, earlier)) for _ in range(2))
+        sending, unread = (hold(earlier.accept()[0]) for _ in range(2))
+        with (
+            drive_events("net.tcp.retransmit", bind_machine()) as machine,
+            drive_events("net.tcp.retransmit", bind_processes(os.getpid())) as own,
+            drive_events("net.tcp.retransmit", bind_processes(os.getpid()), "sock", mode="count") as counted,
+            drive_events("net.tcp.retransmit", bind_processes(os.getpid()), mode="poll") as polled,
+        ):
+            listener = hold(listen_there(pair))
+            port_there = listener.getsockname()[1]
+            made = hold(connect(pair, listener))
+            hold(listener.accept()[0])
+            sending.send(b"1")
+            assert taking.recv(1) == b"1"
+            before = [count_sent_again(network) for network in (pair.here, pair.there)]
+            pair.there.ip("neighbour", "change", "10.9.0.1", "lladdr", "02:00:00:00:00:77", "dev", "there0")
+            with pair.here.open(socket.SOCK_STREAM) as asking:
+                asking.setblocking(False)
+                asking.connect_ex(listener.getsockname())
+                for client, size in ((made, 1000), (taking, 5000), (silent, 3000)):
+                    client.send(bytes(size))
+                wait_until(lambda: min(read_account(client)[0] for client in (made, taking, silent)) >= 2)
+                wait_until(lambda: count_sent_again(pair.there) > before[1])
+            pair.there.ip("neighbour", "change", "10.9.0.1", "lladdr", "02:00:00:00:00:01", "dev", "there0")
+            wait_until(lambda: not any(map(has_unacknowledged, (made, taking, silent))))
+            after = [count_sent_again(network) for network in (pair.here, pair.there)]
+            for driver in (machine, own, polled):
+                driver.sample()
+            sums = counted.collector.sample(time.monotonic_ns())
+            accounts = {client.getsockname()[1]: read_account(client) for client in (made, taking, silent)}
+            ports = [client.getsockname()[1] for client in (made, taking, silent)]
+        unread.close()
+    ends = [add_up(machine.rows, "segments", local_address=address) for address in ("10.9.0.1", THERE)]
+    assert ends == [last - first for first, last in zip(before, after, strict=True)]
+    seen = {
+        port: tuple(add_up(machine.rows, name, local_port=port) for name in ("segments", "bytes")) for port in ports
+    }
+    assert seen == accounts
+    assert {row["state"] for row in machine.rows if row["local_address"] == THERE} == {"SYN_RECV"}
+    assert {row["local_port"] for row in own.rows if row["local_address"] == THERE} == {port_there}
+    assert {row["pid"] for row in own.rows} == {os.getpid()}
+    own_sums = [add_up(own.rows, "segments", local_port=port) for port in ports]
+    assert own_sums == [*(accounts[port][0] for port in ports[:2]), 0]
+    assert own.collector.losses().dropped >= accounts[ports[2]][0]
+    assert "of which no process was seen" in own.collector.losses().reasons[-1]
+    assert not any("pid" in row for row in machine.rows if row["local_port"] == ports[2])
+    assert machine.collector.losses().is_empty
+    assert sums.weight is not None
+    assert add_up(own.rows, "segments") == add_up(polled.rows, "segments") == sums.weight.sum()
+
+
+def listen_there(pair: Pair) -> socket.socket:
+    listener = pair.there.open(socket.SOCK_STREAM)
+    listener.bind((THERE, 0))
+    listener.listen()
+    return listener
+
+
+def connect(pair: Pair, listener: socket.socket) -> socket.socket:
+    client = pair.here.open(socket.SOCK_STREAM)
+    client.connect(listener.getsockname())
+    return client
+
+
+@pytest.mark.parametrize("mode", ["count", "poll"])
+def test_where_nothing_is_sent_again_the_answer_is_a_zero(drive_events: DriveEvents, mode: str) -> None:
+    """Undivided it is a figure; of connections there is none to speak of."""
+    me = bind_processes(os.getpid())
+    with drive_events("net.tcp.retransmit", me, mode=mode) as whole:
+        (row,) = whole.sample()
+    assert row["segments"] == 0
+    with drive_events("net.tcp.retransmit", bind_processes(os.getpid()), "sock", mode=mode) as divided:
+        assert divided.sample() == []
+
+
+@pytest.mark.spec("RES-1")
+def test_without_the_capability_the_kernels_counter_serves(omn: Command) -> None:
+    """It says what passed over the programs."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv (util-linux) is not installed here")
+    drop = ["setpriv", "--bounding-set=-bpf,-sys_admin", "--inh-caps=-bpf,-sys_admin"]
+    asked = ["net.tcp.retransmit", "-m", "count", "-e", "count", "--format", "json", "--system", "-d", "0.1s"]
+    ran = subprocess.run([*drop, *omn.argv, *asked], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    (result,) = json.loads(ran.stdout)["results"]
+    assert result["backend"] == "fs:proc:snmp"
+    assert "CAP_BPF" in result["chain"][0]["reason"]
