@@ -210,6 +210,29 @@ def test_code_that_only_a_debug_frame_knows_is_walked_by_it(compressed: tuple[st
         assert not wrong
 
 
+@pytest.mark.spec("STK-2", "STK-3")
+def test_a_stripped_object_is_walked_by_what_its_debug_file_knows(tmp_path: Path) -> None:
+    """A library without .eh_frame of its own, and its .debug_frame set apart in the file that its link names."""
+    flags = ("-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-exceptions", "-shared", "-fPIC")
+    path = compile_c(tmp_path, "called.so", LIBRARY, *flags)
+    with File(str(path)) as file:
+        whole = read_frame_table(read_image(file))
+    run_tool("objcopy", "--only-keep-debug", str(path), f"{path}.debug")
+    run_tool("strip", str(path))
+    run_tool("objcopy", f"--add-gnu-debuglink={path}.debug", str(path))
+    tables = {}
+    for roots in ((), ("",)):
+        with File(str(path)) as file:
+            tables[roots] = read_frame_table(read_image(file), str(path), roots)
+    alone, both = tables[()], tables[("",)]
+    assert whole is not None
+    assert alone is not None
+    assert both is not None
+    assert len(alone.starts) < len(whole.starts)
+    assert (both.starts.tolist(), both.ends.tolist()) == (whole.starts.tolist(), whole.ends.tolist())
+    assert both.content[both.debug_at :] == whole.content[whole.debug_at :]
+
+
 def find_libc() -> str:
     return next(one.path for one in parse_mappings(Path("/proc/self/maps").read_bytes()) if "libc.so" in one.path)
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from omn_kernel.elf.image import Image, Segment, read_image
+from omn_kernel.elf.image import Segment, read_image
 from omn_kernel.elf.placing import compute_shift
 from omn_kernel.elf.source import ElfError
+from omn_kernel.polled import place
 from omn_kernel.symbols.files import NotFound, read_written_ns, was_written_since
 from omn_kernel.symbols.held import MappedFiles
 from omn_kernel.symbols.mappings import Mapping
@@ -63,10 +64,9 @@ class FrameTables:
 
     def _read(self, mapping: Mapping, pid: int | None) -> _Object:
         if mapping.path == VDSO:
-            return _make(read_image(copy_vdso(self._sysroot, mapping, pid or 0)), None)
+            image = read_image(copy_vdso(self._sysroot, mapping, pid or 0))
+            return _Object(image.segments, read_frame_table(image), image.entry, None)
         with self._files.lend(mapping, pid) as opened:
-            return _make(read_image(opened.file), None if mapping.build_id else read_written_ns(opened.file))
-
-
-def _make(image: Image, written_ns: int | None) -> _Object:
-    return _Object(image.segments, read_frame_table(image), image.entry, written_ns)
+            image, written_ns = read_image(opened.file), None if mapping.build_id else read_written_ns(opened.file)
+            roots = tuple(dict.fromkeys((opened.root, place(self._sysroot, "").rstrip("/"))))
+            return _Object(image.segments, read_frame_table(image, mapping.file_path, roots), image.entry, written_ns)

@@ -1,13 +1,15 @@
 """Unwind information of an object: its .eh_frame, its .debug_frame, and an index of the code that each entry is of.
 
 Read whole and indexed by one pass over it, with or without a section table and with or without .eh_frame_hdr's own
-index, which is only as good as the linker that wrote it. A .debug_frame is asked where the .eh_frame has nothing.
+index, which is only as good as the linker that wrote it. A .debug_frame is asked where the .eh_frame has nothing; of a
+stripped object it is in the debug file.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from omn_kernel.elf.image import EM_X86_64, PT_LOAD, Image
 from omn_kernel.elf.source import ElfError
 from omn_kernel.native._unwind import ffi, lib
+from omn_kernel.symbols.debug_files import open_debug_image
 
 _PT_GNU_EH_FRAME = 0x6474E550
 _PCREL_SDATA4 = 0x1B
@@ -39,16 +42,19 @@ class FrameTable:
     entries: NDArray[np.uint64]
 
 
-def read_frame_table(image: Image) -> FrameTable | None:
+def read_frame_table(image: Image, path: str = "", roots: Sequence[str] = ()) -> FrameTable | None:
     """Read an object's unwind information, None where it has none. Raises ElfError as reading does.
 
-    Another machine's is none.
+    `path` and the roots that it is under lead to the debug file. Another machine's information is none.
     """
     if image.machine != EM_X86_64 or not image.is_64:
         return None
     section = image.find_section(b".eh_frame")
     found = _read_by_segment(image) if section is None else _read(image, section.offset, section.size, section.address)
     debug = _read_debug(image)
+    if not debug and image.find_section(b".symtab") is None:
+        with open_debug_image(image, path, roots) as apart:
+            debug = b"" if apart is None else _read_debug(apart)
     if not debug:
         return None if found is None else index_frames(*found)
     content, address = (b"", 0) if found is None else found
