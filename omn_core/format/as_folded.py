@@ -3,7 +3,8 @@ r"""The folded format: one stack a line, from the outermost frame to the innermo
 The format has no escapes of its own. What would read as something else is written as omn writes bytes that are no
 text: `;` as `\x3b`, whatever does not print likewise, and the space before a number that ends a name as `\x20`, which
 scripts would take for the first of two weights. A frame without a name is `[unnamed]`, and a stack without a frame
-`[no stack]`: a script drops what is empty at a line's end.
+`[no stack]`: a script drops what is empty at a line's end. A stack that weighs nothing has no line: a graph has no
+width for it, and a thread that only gave way would stand among those that blocked.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FoldedEncoder:
         fold = _Folding()
         for series, roots in compute_roots(iter_stack_series(document)):
             head = [_separate(root) for root in roots]
-            for stack in series.stacks:
+            for stack in (one for one in series.stacks if one.weight):
                 labels = [fold.label(frame.label) for frame in stack.frames] or [NO_STACK]
                 stream.write(f"{';'.join([*head, *labels])} {render_weight(stack.weight)}\n".encode())
 

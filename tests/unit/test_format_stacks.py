@@ -91,11 +91,14 @@ def test_a_folded_label_never_reads_as_the_formats_own(label: str) -> None:
 
 
 def test_folded_spells_what_the_format_cannot() -> None:
-    r"""`;` and a space before a last number are written as `\xNN`, weights without an exponent, no stack as itself."""
+    r"""`;` and a space before a last number are written as `\xNN`, weights without an exponent, no stack as itself.
+
+    A stack that weighs nothing has no line.
+    """
     assert fold_label("a;b c 7") == r"a\x3bb c\x207"
     assert fold_label("a 7 b") == "a 7 b"
     assert fold_label("") == "[unnamed]"
-    rows = [make_row(["f"], 10**22), make_row(["f"], 0.25), make_row([], 4)]
+    rows = [make_row(["f"], 10**22), make_row(["f"], 0.25), make_row([], 4), make_row(["gave way"], 0)]
     lines = write(FOLDED, make_document(make_stack_result({None: rows}))).splitlines()
     assert lines == [f"f {10**22}", "f 0.25", "[no stack] 4"]
 
