@@ -88,7 +88,7 @@ class StackTable:
         ]
         is_cut = halves[1].lengths >= self._most_frames
         calls_made: CallStacks = join_halves(halves, is_cut.astype(np.uint8) * np.uint8(Ending.CUT))
-        return make_stacks(processes, records["ns"].astype(np.int64), calls_made, symboliser, stacks)
+        return make_stacks(processes, records["ns"].astype(np.int64), calls_made, symboliser, stacks).numbers
 
     def find_waits(self, records: Array, symboliser: Symboliser, names: Names) -> Column:
         """Find the function of the kernel that each record's thread waits in (`Symboliser.find_waits`)."""

@@ -181,8 +181,9 @@ class SamplingCollector(CollectorBase, ABC):
         stack = None
         if calls is not None:
             times = samples.time.astype(np.int64)
-            stack = make_stacks(samples.pid, times, calls, self._symboliser, self.context.stacks)
-            self._endings = calls.endings[samples.pid != 0]
+            made = make_stacks(samples.pid, times, calls, self._symboliser, self.context.stacks)
+            stack = made.numbers
+            self._endings = made.endings[samples.pid != 0]
             self._recovered = int(calls.is_recovered.sum())
         tasks = list(zip(samples.tid.tolist(), samples.time.tolist(), strict=True))
         names = self.context.names
