@@ -51,6 +51,18 @@ class OneThread:
 
 
 @attrs.frozen
+class OneProcess:
+    """The threads of one process, by its number in the first pid namespace."""
+
+    pid: int
+
+    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+        """Emit the comparison of its number."""
+        program.read_field(R1, task, "task_struct", "tgid")
+        program.jump_if(R1, "!=", self.pid, otherwise)
+
+
+@attrs.frozen
 class OnCpus:
     """Every task but the idle ones while it is on one of some cpus: that which runs the program."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from omn_kernel.bpf.assembly import Assembly
-from omn_kernel.bpf.registers import R0, Register
+from omn_kernel.bpf.assembly import Assembly, Record
+from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 
 
 def read_clock(program: Assembly, target: Register) -> None:
@@ -11,6 +11,18 @@ def read_clock(program: Assembly, target: Register) -> None:
     program.call("ktime_get_ns")
     if target != R0:
         program.move(target, R0)
+
+
+def copy_from_user(program: Assembly, record: Record, source: Register) -> None:
+    """Copy a structure from where a register points to in the memory of the process that runs; zeros where it is not.
+
+    R0 is zero, or a negated errno; R1 to R5 hold nothing of the program's after it.
+    """
+    if source != R3:
+        program.move(R3, source)
+    program.move(R2, record.layout.itemsize)
+    program.point_at(R1, record)
+    program.call("probe_read_user")
 
 
 def compute_bucket(program: Assembly, bucket: Register, value: Register, scratch: Register) -> None:

@@ -21,15 +21,17 @@ class RunningPrograms:
         self._held = ExitStack()
         self._accounts: list[Account] = []
         self._runs = False
+        self._attached = 0
 
     def load(self, program: Assembly, hook: AnyHook) -> None:
         """Load a program for what it will be attached to. Raises as `loading.load` does."""
         self._programs.append((self._held.enter_context(load(program.assemble(), hook)), hook))
 
     def attach(self) -> None:
-        """Attach every program, in the order in which they were loaded. Raises as `attaching.attach` does."""
-        for program, hook in self._programs:
+        """Attach what is loaded and not attached yet, in that order. Raises as `attaching.attach` does."""
+        for program, hook in self._programs[self._attached :]:
             self._links.enter_context(attach(program, hook))
+            self._attached += 1
         self._runs = True
 
     def detach(self) -> None:
@@ -42,7 +44,7 @@ class RunningPrograms:
         """Let go of every program."""
         self._runs = False
         self._links.close()
-        self._programs = []
+        self._programs, self._attached = [], 0
         self._held.close()
 
     @property

@@ -37,6 +37,10 @@ class SpanRecords(StackedRecords, ABC):
     def get_spans(self) -> Map:
         """Return the map of what has begun."""
 
+    def read_left(self) -> Records:
+        """Read the records of what may be on still, once the programs are detached."""
+        return self.get_spans().read().values
+
     def sample(self, now_ns: int) -> Batch:
         """Copy what came, and remember when the window closes: at the last reading."""
         self._closed_ns = now_ns
@@ -45,7 +49,7 @@ class SpanRecords(StackedRecords, ABC):
     def detach(self) -> None:
         """Keep what has not ended."""
         super().detach()
-        left = self.get_spans().read().values
+        left = self.read_left()
         self._left = left[left[self.began] != 0]
 
     def make_events(self, records: Records) -> Batch:

@@ -31,8 +31,10 @@ class TakesStacks(Protocol):
 class StackedRecords(StreamCollector, ABC):
     """A collector of records that say what the answer shows of a task and of where it was in its code.
 
-    `layout` are the fields of its own that a record has, each of 8 bytes or less. A subclass writes programs that set
-    them, `process` and those of `task_fields`, take the stack (`take_stack`) and hand the record over.
+    `layout` are the fields of its own that a record has. A subclass writes programs that set them, `process` and those
+    of `task_fields`, take the stack (`take_stack`) and hand the record over. A field `caller` among them is who called
+    the function that a program is at the entry of (`StackTable.make_stacks`). `takes_user_stacks_only` leaves the
+    kernel's part of stacks out, `passed_over` (`StackTable`) some of its innermost.
     """
 
     layout: Sequence[tuple[str, str]]
@@ -106,8 +108,9 @@ class StackedRecords(StreamCollector, ABC):
         """Return the number of each record's stack in the run's table, None where no stacks are asked for."""
         if self._stacks is None or self._followed is None:
             return None
+        callers = records["caller"] if "caller" in (records.dtype.names or ()) else None
         symboliser = self._followed.symboliser
-        return self._stacks.make_stacks(records, records["process"], symboliser, self.context.stacks)
+        return self._stacks.make_stacks(records, records["process"], symboliser, self.context.stacks, callers)
 
     def find_waits(self, records: npt.NDArray[Any]) -> dict[str, Column]:
         """Find the function that each record's thread waits in, as `func`, where that is asked for.

@@ -79,12 +79,21 @@ class StackTable:
         self._numbers = kept.keys["number"][order].astype(np.int64)
         self._frames = kept.values["frames"][order]
 
-    def make_stacks(self, records: Array, processes: Array, symboliser: Symboliser, stacks: Stacks) -> Array:
-        """Return the number of each record's stack in the run's table, -1 for one that has none."""
-        own = self._count_own_frames(symboliser)
+    def make_stacks(
+        self, records: Array, processes: Array, symboliser: Symboliser, stacks: Stacks, callers: Array | None = None
+    ) -> Array:
+        """Return the number of each record's stack in the run's table, -1 for one that has none.
+
+        `callers` says of stacks that were taken where a function is entered who called it: a function has set no frame
+        up there, so that a walk passes its caller over. Such a stack begins with its caller.
+        """
+        kernel, user = (self._find_places(records[name]) for name in ("kernel_stack", "user_stack"))
+        sites = kernel_sites = _make_sites(self._frames)
+        if callers is not None:
+            sites, user = _begin_with_callers(self._frames, user, callers)
         halves = [
-            self._make_half(records["kernel_stack"], own),
-            self._make_half(records["user_stack"], np.zeros_like(own)),
+            _make_half(kernel_sites, kernel, self._count_own_frames(symboliser)),
+            _make_half(sites, user, np.zeros(len(sites), np.int64)),
         ]
         is_cut = halves[1].lengths >= self._most_frames
         calls_made: CallStacks = join_halves(halves, is_cut.astype(np.uint8) * np.uint8(Ending.CUT))
@@ -94,7 +103,7 @@ class StackTable:
         """Find the function of the kernel that each record's thread waits in (`Symboliser.find_waits`)."""
         asked, which = np.unique(self._find_places(records["kernel_stack"]), return_inverse=True)
         is_kept = asked < len(self._numbers)
-        chains = self._make_sites()[asked[is_kept], :_MOST_WAITING_FRAMES]
+        chains = _make_sites(self._frames)[asked[is_kept], :_MOST_WAITING_FRAMES]
         own = self._count_own_frames(symboliser)[asked[is_kept]]
         chains[np.arange(chains.shape[1]) < own[:, None]] = 0
         waits = np.full(len(asked), -1, np.int64)
@@ -113,15 +122,6 @@ class StackTable:
         # A program that is unloaded has no name any more, and lies inside what called it.
         return np.where(marked.any(axis=1), first.shape[1] - marked[:, ::-1].argmax(axis=1), 0)
 
-    def _make_half(self, numbers: Array, skipped: Array) -> Half:
-        """Make the frames of stacks by their numbers, so many of each left out: of a caller, an address in its call."""
-        places = self._find_places(numbers)
-        starts = np.append(skipped, 0)
-        lengths = np.append((self._frames != 0).sum(axis=1), 0) - starts
-        flat = self._make_sites().reshape(-1)
-        begins = places * self._most_frames + starts[places]
-        return Half(flat, np.zeros(len(flat), bool), begins, lengths[places])
-
     def _find_places(self, numbers: Array) -> Array:
         """Find where stacks stand by their numbers: past the last for one that was not kept."""
         places = np.searchsorted(self._numbers, numbers)
@@ -129,13 +129,36 @@ class StackTable:
         is_kept[is_kept] = self._numbers[places[is_kept]] == numbers[is_kept]
         return np.where(is_kept, places, len(self._numbers))
 
-    def _make_sites(self) -> Array:
-        """Return the frames of every stack as addresses inside the calls that were made."""
-        sites = self._frames.copy()
-        sites[:, 1:] -= (sites[:, 1:] != 0).astype(np.uint64)
-        return sites
-
     def close(self) -> None:
         """Let go of the maps. What they hold is lost."""
         self._table.close()
         self.lost.close()
+
+
+def _make_sites(frames: Array) -> Array:
+    """Return the frames of stacks as addresses inside the calls that were made."""
+    sites = frames.copy()
+    sites[:, 1:] -= (sites[:, 1:] != 0).astype(np.uint64)
+    return sites
+
+
+def _begin_with_callers(frames: Array, places: Array, callers: Array) -> tuple[Array, Array]:
+    """Return sites that begin with a caller in place of the function that was entered, and which each record has."""
+    pairs, which = np.unique(np.stack([places.astype(np.uint64), callers]), axis=1, return_inverse=True)
+    width = frames.shape[1]
+    padded = np.zeros((len(frames) + 1, width + 1), np.uint64)
+    padded[:-1, :width] = frames
+    taken = padded[pairs[0].astype(np.int64)]
+    # Kernels since 6.11 find the caller themselves at some functions' entries.
+    is_found = (taken[:, 1] == pairs[1])[:, np.newaxis]
+    rest = np.where(is_found, taken[:, 2:], taken[:, 1:-1])
+    whole = np.concatenate([pairs[1][:, np.newaxis], rest], axis=1)
+    return whole - (whole != 0).astype(np.uint64), which.reshape(-1)
+
+
+def _make_half(sites: Array, places: Array, skipped: Array) -> Half:
+    """Make the sites of records' stacks, so many of each left out."""
+    starts = np.append(skipped, 0)
+    lengths = np.append((sites != 0).sum(axis=1), 0) - starts
+    begins = places * sites.shape[1] + starts[places]
+    return Half(sites.reshape(-1), np.zeros(sites.size, bool), begins, lengths[places])

@@ -76,6 +76,11 @@ class File:
             content += more
         return content
 
+    @property
+    def path(self) -> str:
+        """A path that leads to the file while it is held, whatever stands at its own path and in which namespace."""
+        return f"/proc/self/fd/{self._descriptor}"
+
     def read_status(self) -> os.stat_result:
         """Read what the file is now: it may have been written to since it was opened."""
         return os.fstat(self._descriptor)

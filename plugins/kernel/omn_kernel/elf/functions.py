@@ -1,0 +1,58 @@
+"""Where functions begin in a file, by their names: the offsets that probes are placed at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+
+from omn_kernel.elf.image import PF_X, PT_LOAD, Image, Segment
+from omn_kernel.elf.tables import (
+    SHN_UNDEF,
+    STT_FUNC,
+    SymbolTable,
+    read_dynamic_symbols,
+    read_static_symbols,
+)
+
+
+def find_functions(image: Image, names: Collection[str]) -> Mapping[str, tuple[int, ...]]:
+    """Find where functions begin, as offsets in the file: of each name that is there, one for each version of it.
+
+    Names are the linker's, without a version. Raises ElfError where the symbol tables cannot be read.
+    """
+    found: dict[str, set[int]] = {}
+    for table in (read_dynamic_symbols(image), read_static_symbols(image)):
+        for name, address in _find(table, names) if table is not None else ():
+            offset = find_offset(image.segments, address)
+            if offset is not None:
+                found.setdefault(name, set()).add(offset)
+    return {name: tuple(sorted(offsets)) for name, offsets in found.items()}
+
+
+def _find(table: SymbolTable, names: Collection[str]) -> list[tuple[str, int]]:
+    """Find the functions of some names, each with its address; a table may have a million others."""
+    places = {place: name for name in names for place in _iter_places(table.strings, name.encode())}
+    records = table.records
+    is_function = (records["section"] != SHN_UNDEF) & ((records["info"] & 0xF) == STT_FUNC)
+    chosen = records[is_function & np.isin(records["name"], list(places))]
+    return [(places[int(record["name"])], int(record["value"])) for record in chosen]
+
+
+def _iter_places(strings: bytes, name: bytes) -> Iterator[int]:
+    """Yield where a name stands among strings, as the end of another too: linkers keep both once."""
+    at = strings.find(name)
+    while at >= 0:
+        # A static table spells the version with the name.
+        if strings[at + len(name) : at + len(name) + 1] in (b"", b"\0", b"@"):
+            yield at
+        at = strings.find(name, at + 1)
+
+
+def find_offset(segments: Collection[Segment], address: int) -> int | None:
+    """Find where in the file the code at an address of the object stands, None where it is in no segment of code."""
+    for segment in segments:
+        is_code = segment.kind == PT_LOAD and segment.flags & PF_X
+        if is_code and segment.address <= address < segment.address + segment.file_size:
+            return address - segment.address + segment.offset
+    return None
