@@ -32,6 +32,8 @@ def omn_collectors() -> list[CollectorRow]:
         _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits"),
         _trace_stacks("sched.lock", "omn_sched.lock_waits:LockWaits"),
         _trace("sched.wakeup", "Wakeups"),
+        _trace_stacks("sched.mutex", "omn_sched.mutexes:MutexLinks", "bpf:uprobe_multi"),
+        _trace_stacks("sched.mutex", "omn_sched.mutexes:Mutexes", "bpf:uprobe"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
         CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),
@@ -61,10 +63,10 @@ def _trace(source: str, name: str) -> CollectorRow:
     return CollectorRow(source, "bpf:raw_tp", factory, several_processes=True, histogram_in_kernel=True)
 
 
-def _trace_stacks(source: str, factory: str) -> CollectorRow:
+def _trace_stacks(source: str, factory: str, backend: str = "bpf:raw_tp") -> CollectorRow:
     return CollectorRow(
         source,
-        "bpf:raw_tp",
+        backend,
         factory,
         several_processes=True,
         reads_stacks=True,

@@ -20,7 +20,7 @@ from omn_core.testing.workloads import Running, Workload, end_with, threads
 
 Start = Callable[[Workload], Running]
 NAMES = "switches migrations runqlat runqlen offcpu wakeup slices lock futex mutex irq softirq numa_balance"
-COLLECTED = set(NAMES.split()) - {"slices", "mutex", "numa_balance"}
+COLLECTED = set(NAMES.split()) - {"slices", "numa_balance"}
 
 
 @pytest.mark.spec("PLG-3", "PLG-9", "CAT-1", "CAT-2")

@@ -12,9 +12,9 @@ import attrs
 import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
-from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.pieces import copy_from_user, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
+from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
 from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat, set_current_task
 from omn_kernel.bpf.target_tasks import TargetTasks
@@ -150,10 +150,7 @@ class FutexPrograms:
         """Set the address of a call to that of the waiter which R9 points to, 0 where that cannot be read."""
         waiter = program.reserve(_WAITER)
         program.clear(waiter)
-        program.point_at(R1, waiter)
-        program.move(R2, _WAITER.itemsize)
-        program.move(R3, R9)
-        program.call("probe_read_user")
+        copy_from_user(program, waiter, R9)
         program.get(R1, waiter, "addr")
         program.set(call, "addr", R1)
 
