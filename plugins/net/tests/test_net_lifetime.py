@@ -114,7 +114,8 @@ def test_bytes_are_exact_on_both_ends_however_a_connection_ends(
         assert (theirs["tx_bytes"], theirs["rx_bytes"]) == (TAKEN + less, ASKED + more)
         assert {ours["remote_address"], theirs["remote_address"]} == {"::1" if address == "::1" else "127.0.0.1"}
         assert {ours["pid"], theirs["pid"]} == {os.getpid()}
-    assert driver.collector.losses().is_empty
+    # Another program of this machine may have ended a connection meanwhile that was there before.
+    assert all(reason.endswith("of which no process was seen") for reason in driver.collector.losses().reasons)
     assert driver.collector.fields()["unfinished"] == 0
 
 
