@@ -42,6 +42,7 @@ DECLARATIONS = """
         uint32_t is_return;
     };
     int omn_bpf_uprobe_multi_link(const char *path, int program, const struct omn_bpf_places *places);
+    int omn_bpf_run_on(int program, uint32_t cpu);
     int omn_bpf_info(int descriptor, void *information, uint32_t *size);
     int omn_enter_network(int namespace);
     int64_t omn_read_ended_cpu(int pid);

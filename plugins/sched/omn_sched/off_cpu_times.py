@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omn_sched.programs.leaving import DEAD
+
 Records = npt.NDArray[Any]
 
 _STATES = ((1, "interruptible"), (2, "uninterruptible"), (4, "stopped"), (8, "traced"), (0x40, "parked"))
@@ -16,9 +18,11 @@ _IDLE = 0x402
 
 
 def name_state(state: int) -> str:
-    """Name the state that a thread left in: `runnable` where it was made to give way."""
+    """Name the state that a thread left in: `runnable` where it was made to give way, `dead` of one that has ended."""
     if state == 0:
         return "runnable"
+    if state & DEAD:
+        return "dead"
     if state & _IDLE == _IDLE:
         return "idle"
     return next((name for bit, name in _STATES if state & bit), f"{state:#x}")

@@ -34,6 +34,7 @@ def omn_collectors() -> list[CollectorRow]:
         _trace("sched.wakeup", "Wakeups"),
         _trace_stacks("sched.mutex", "omn_sched.mutexes:MutexLinks", "bpf:uprobe_multi"),
         _trace_stacks("sched.mutex", "omn_sched.mutexes:Mutexes", "bpf:uprobe"),
+        CollectorRow("sched.slices", "bpf:raw_tp", "omn_sched.slices:Slices", several_processes=True),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
         CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),

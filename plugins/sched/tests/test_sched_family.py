@@ -20,7 +20,7 @@ from omn_core.testing.workloads import Running, Workload, end_with, threads
 
 Start = Callable[[Workload], Running]
 NAMES = "switches migrations runqlat runqlen offcpu wakeup slices lock futex mutex irq softirq numa_balance"
-COLLECTED = set(NAMES.split()) - {"slices", "numa_balance"}
+COLLECTED = set(NAMES.split()) - {"numa_balance"}
 
 
 @pytest.mark.spec("PLG-3", "PLG-9", "CAT-1", "CAT-2")
@@ -142,7 +142,7 @@ COUNT = ("-m", "count", "-e", "count")
         (("sched.softirq", *COUNT, "--pid", "1", "-d", "1s"), 2, "ask for the machine"),
         (("sched.runqlen", "--pid", "1", "-d", "1s"), 2, "ask sched.runqlat"),
         (("sched.migrations", *COUNT[:2], "-e", "topk@comm", "--system", "-d", "1s"), 3, "sched_migrate_task"),
-        (("sched.slices", "-m", "trace", "-e", "summary", "--", "true"), 3, "sched_switch"),
+        (("sched.numa_balance", *COUNT, "--", "true"), 3, "memory nodes"),
         (("sched.switches", *COUNT, "--keys", "irq", "--system", "-d", "1s"), 2, "irq"),
     ],
 )

@@ -70,6 +70,13 @@ class LoadedProgram:
             information.skipped,
         )
 
+    def run_on(self, cpu: int) -> None:
+        """Run it once on a cpu, over the task that is there (RawTracepoint alone). Raises MachineRefused."""
+        try:
+            calls.run_program(self.descriptor, cpu)
+        except OSError as error:
+            raise refuse_program(f"run on cpu {cpu}", error) from None
+
     def close(self) -> None:
         """Let go of the program, which is unloaded once nothing it was attached to holds it."""
         if self.descriptor >= 0:

@@ -23,6 +23,16 @@ int omn_bpf_raw_tracepoint_open(const char *name, int program) {
     return omn_bpf(BPF_RAW_TRACEPOINT_OPEN, &attributes, sizeof(attributes));
 }
 
+int omn_bpf_run_on(int program, uint32_t cpu) {
+    union bpf_attr attributes;
+
+    memset(&attributes, 0, sizeof(attributes));
+    attributes.test.prog_fd = (uint32_t)program;
+    attributes.test.flags = BPF_F_TEST_RUN_ON_CPU;
+    attributes.test.cpu = cpu;
+    return omn_bpf(BPF_PROG_TEST_RUN, &attributes, sizeof(attributes));
+}
+
 int omn_bpf_link_create(int program, int target, uint32_t attach_type) {
     union bpf_attr attributes;
 

@@ -16,6 +16,9 @@ int omn_bpf(int command, void *attributes, uint32_t size);
 /* Attach to a raw tracepoint by name; without a name, to what the program was loaded for. */
 int omn_bpf_raw_tracepoint_open(const char *name, int program);
 
+/* Run a raw tracepoint's program once on a cpu, in an interrupt of that (Linux 5.10). */
+int omn_bpf_run_on(int program, uint32_t cpu);
+
 /* Link a program to a target, which for an iterator is 0. */
 int omn_bpf_link_create(int program, int target, uint32_t attach_type);
 

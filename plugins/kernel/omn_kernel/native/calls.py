@@ -129,6 +129,11 @@ def open_raw_tracepoint(program: int, name: str | None = None) -> int:
     return _check(lib.omn_bpf_raw_tracepoint_open(text, program))
 
 
+def run_program(program: int, cpu: int) -> None:
+    """Run a program of a raw tracepoint once on a cpu, over whatever that runs (Linux 5.10). Raises OSError."""
+    _check(lib.omn_bpf_run_on(program, cpu))
+
+
 def create_link(program: int, target: int, attach_type: int) -> int:
     """Link a program to a target, 0 for an iterator, which has none. Raises OSError as bpf(2) does."""
     return _check(lib.omn_bpf_link_create(program, target, attach_type))

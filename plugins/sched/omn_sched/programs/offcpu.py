@@ -16,14 +16,11 @@ from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 
-from omn_sched.programs.queue_time import read_queue_time
+from omn_sched.programs.leaving import DEAD, read_leaving_state
+from omn_sched.programs.queue_time import read_queue_time, split_gap
 
 FIELDS = [("left_ns", "u8"), ("off_ns", "i8"), ("queued_ns", "i8"), ("waited_ns", "u8"), ("state", "u4")]
 """What is kept of a thread that is off the cpu: `left_ns` is when it left, 0 for not off it."""
-
-_TRUE = 0xFF
-_DEAD = 0x80
-"""TASK_DEAD of <linux/sched.h>: the state in which a thread leaves for the last time."""
 
 
 class OffCpuProgram:
@@ -55,14 +52,8 @@ class OffCpuProgram:
     def _write_leaving(self, program: KernelAssembly) -> None:
         program.read_argument(R7, R6, 1)
         self._tasks.filter.keep(program, R7, "arriving")
-        # Linux 5.14 renamed the state. A thread that is made to give way is ready to run, whatever it was about to do.
-        name = "__state" if program.has_field("task_struct", "__state") else "state"
-        program.read_field(R9, R7, "task_struct", name)
-        program.jump_if(R9, "&", _DEAD, "arriving")
-        program.read_argument(R1, R6, 0)
-        program.compute(R1, "&=", _TRUE)
-        with program.when(R1, "!=", 0):
-            program.move(R9, 0)
+        read_leaving_state(program, R9, R6, R7)
+        program.jump_if(R9, "&", DEAD, "arriving")
         left = program.reserve(self._states.state)
         program.clear(left)
         program.set(left, "state", R9)
@@ -92,16 +83,8 @@ class OffCpuProgram:
         program.set(left, "ns", R0)
         program.get(R1, left, "left_ns")
         program.compute(R0, "-=", R1)
-        # Queues' clocks differ from each other and from the stamps', and the wait is part of the gap.
-        with program.when(R9, "s<", 0):
-            program.move(R9, 0)
-        with program.when(R9, ">", R0):
-            program.move(R9, R0)
-        # One that was made to give way is stamped on its queue a little before it leaves: all of its gap is the wait.
         program.get(R1, left, "state")
-        with program.when(R1, "==", 0):
-            program.move(R9, R0)
-        program.compute(R0, "-=", R9)
+        split_gap(program, R0, R9, R1)
         program.set(left, "off_ns", R0)
         program.set(left, "queued_ns", R9)
         self._transport.write(program, left, R6)

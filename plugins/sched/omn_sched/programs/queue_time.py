@@ -19,3 +19,19 @@ def read_queue_time(program: KernelAssembly, target: Register, task: Register) -
         program.move(target, R1)
     program.read_field(R1, task, "task_struct", "sched_info.run_delay")
     program.compute(target, "+=", R1)
+
+
+def split_gap(program: KernelAssembly, gap: Register, wait: Register, state: Register) -> None:
+    """Emit what leaves of the gap between a switch out and the next in what was no wait for a cpu.
+
+    `wait` holds what the kernel's account grew by in it, and afterwards the part of the gap that was a wait. Queues'
+    clocks differ from each other and from the stamps'. A task that was made to give way (`state` 0) is stamped on its
+    queue a little before it leaves: all of its gap is the wait.
+    """
+    with program.when(wait, "s<", 0):
+        program.move(wait, 0)
+    with program.when(wait, ">", gap):
+        program.move(wait, gap)
+    with program.when(state, "==", 0):
+        program.move(wait, gap)
+    program.compute(gap, "-=", wait)

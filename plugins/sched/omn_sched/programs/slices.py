@@ -1,0 +1,185 @@
+"""Turns of threads on a cpu: from a switch in to the next switch out, with the gap before it.
+
+The record of a turn stands under its thread while that runs, and is handed over from there when it leaves. What the
+thread was off the cpu is known when it comes back, and goes with the turn that follows.
+"""
+
+from __future__ import annotations
+
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
+from omn_kernel.bpf.target_tasks import TargetTasks
+from omn_kernel.bpf.task_states import TaskStates
+from omn_kernel.bpf.tasks import TaskFields
+from omn_kernel.bpf.tracing import ABSENT
+from omn_kernel.bpf.transport import Transport
+
+from omn_sched.programs.leaving import read_leaving_state
+from omn_sched.programs.queue_time import read_queue_time, split_gap
+
+GAPS = ("off_ns", "queue_ns", "wake_to_run_ns")
+FIELDS = [
+    ("began_ns", "u8"),
+    ("slice_ns", "i8"),
+    *((name, "i8") for name in GAPS),
+    ("left_ns", "u8"),
+    ("waited_ns", "u8"),
+    ("woken_ns", "u8"),
+    ("state", "u4"),
+]
+"""What is kept of a thread: when it got its cpu, 0 for not on one; else when it left, what it had waited then, and when
+it was woken since."""
+
+
+class SlicePrograms:
+    """Writes the programs on sched_switch, on wakeups, and what begins with whoever runs."""
+
+    def __init__(self, tasks: TargetTasks, fields: TaskFields, states: TaskStates, transport: Transport) -> None:
+        self._tasks = tasks
+        self._fields = fields
+        self._states = states
+        self._transport = transport
+
+    def write_switch(self, program: KernelAssembly) -> None:
+        """Write sched_switch(preempt, prev, next, state)."""
+        first = program.reserve(self._states.state)
+        program.move(R6, R1)
+        self._write_leaving(program, first)
+        program.label("arriving")
+        self._write_arriving(program, first)
+        program.label("done")
+        program.leave(0)
+
+    def _write_leaving(self, program: KernelAssembly, first: Record) -> None:
+        """End the turn of the task that leaves."""
+        program.read_argument(R7, R6, 1)
+        self._tasks.filter.keep(program, R7, "arriving")
+        self._states.look_up(program, R7)
+        program.jump_if(R0, "!=", 0, "known")
+        program.clear(first)
+        self._states.put(program, R7, first)
+        self._states.look_up(program, R7)
+        program.jump_if(R0, "==", 0, "arriving")
+        program.label("known")
+        program.move(R8, R0)
+        turn = Record(R8, self._states.state)
+        program.get(R1, turn, "began_ns")
+        program.jump_if(R1, "!=", 0, "began")
+        self._begin_where_the_kernel_did(program, turn)
+        program.label("began")
+        read_leaving_state(program, R9, R6, R7)
+        program.set(turn, "state", R9)
+        read_queue_time(program, R9, R7)
+        program.set(turn, "waited_ns", R9)
+        read_clock(program, R0)
+        program.set(turn, "ns", R0)
+        program.set(turn, "left_ns", R0)
+        program.get(R1, turn, "began_ns")
+        program.compute(R0, "-=", R1)
+        program.set(turn, "slice_ns", R0)
+        self._transport.write(program, turn, R6)
+        program.set(turn, "began_ns", 0)
+        program.set(turn, "woken_ns", 0)
+
+    def _begin_where_the_kernel_did(self, program: KernelAssembly, turn: Record) -> None:
+        """Take when a task got its cpu from the kernel's account: some switches pass no tracepoint."""
+        program.read_field(R9, R7, "task_struct", "se.cfs_rq.rq.clock")
+        program.read_field(R1, R7, "task_struct", "sched_info.last_arrival")
+        program.compute(R9, "-=", R1)
+        read_clock(program, R0)
+        program.compute(R0, "-=", R9)
+        program.set(turn, "began_ns", R0)
+        self._set_unknown(program, turn)
+        self._fields.write(program, turn, R7)
+
+    def _write_arriving(self, program: KernelAssembly, first: Record) -> None:
+        """Begin the turn of the task that comes."""
+        program.read_argument(R7, R6, 2)
+        self._tasks.filter.keep(program, R7, "done")
+        self._states.look_up(program, R7)
+        program.jump_if(R0, "!=", 0, "back")
+        self._begin(program, first)
+        self._states.put(program, R7, first)
+        program.jump("done")
+
+        program.label("back")
+        program.move(R8, R0)
+        turn = Record(R8, self._states.state)
+        self._set_unknown(program, turn)
+        read_clock(program, R0)
+        program.set(turn, "began_ns", R0)
+        program.get(R1, turn, "left_ns")
+        with program.when(R1, "!=", 0):
+            self._set_gap(program, turn)
+        program.set(turn, "left_ns", 0)
+        self._fields.write(program, turn, R7)
+
+    def _set_gap(self, program: KernelAssembly, turn: Record) -> None:
+        """Set what the task that comes was off the cpu, what of it it waited for one, and how long it was awake."""
+        read_queue_time(program, R9, R7)
+        program.get(R1, turn, "waited_ns")
+        program.compute(R9, "-=", R1)
+        program.get(R0, turn, "began_ns")
+        program.get(R2, turn, "woken_ns")
+        with program.when(R2, "!=", 0):
+            program.move(R1, R0)
+            program.compute(R1, "-=", R2)
+            program.set(turn, "wake_to_run_ns", R1)
+        program.get(R1, turn, "left_ns")
+        program.compute(R0, "-=", R1)
+        program.get(R1, turn, "state")
+        split_gap(program, R0, R9, R1)
+        program.set(turn, "off_ns", R0)
+        program.set(turn, "queue_ns", R9)
+
+    def _set_unknown(self, program: KernelAssembly, turn: Record) -> None:
+        for name in GAPS:
+            program.set(turn, name, ABSENT)
+
+    def _begin(self, program: KernelAssembly, turn: Record) -> None:
+        """Emit what makes a record of a turn that begins now, of the task in R7, the gap before it unknown."""
+        program.clear(turn)
+        self._set_unknown(program, turn)
+        read_clock(program, R0)
+        program.set(turn, "began_ns", R0)
+        self._fields.write(program, turn, R7)
+
+    def write_running(self, program: KernelAssembly) -> None:
+        """Write what begins with the task that runs, unless its turn is known already."""
+        turn = program.reserve(self._states.state)
+        program.point_to_current(R7)
+        self._tasks.filter.keep(program, R7, "done")
+        self._states.look_up(program, R7)
+        program.jump_if(R0, "!=", 0, "done")
+        self._begin(program, turn)
+        self._states.put(program, R7, turn)
+        program.label("done")
+        program.leave(0)
+
+    def write_wakeup(self, program: KernelAssembly) -> None:
+        """Write sched_wakeup(task): of one that is on its cpu still it says nothing."""
+        program.read_argument(R7, R1, 0)
+        self._tasks.filter.keep(program, R7, "done")
+        read_clock(program, R9)
+        turn = self._states.look_up(program, R7)
+        program.jump_if(R0, "==", 0, "done")
+        program.get(R1, turn, "began_ns")
+        program.jump_if(R1, "!=", 0, "done")
+        program.set(turn, "woken_ns", R9)
+        program.label("done")
+        program.leave(0)
+
+    def write_new(self, program: KernelAssembly) -> None:
+        """Write sched_wakeup_new(task): it waits for its first turn from now on, and is no thread that was there."""
+        turn = program.reserve(self._states.state)
+        program.read_argument(R7, R1, 0)
+        self._tasks.filter.keep(program, R7, "done")
+        program.clear(turn)
+        read_clock(program, R9)
+        program.set(turn, "left_ns", R9)
+        program.set(turn, "woken_ns", R9)
+        self._states.put(program, R7, turn)
+        program.label("done")
+        program.leave(0)

@@ -1,0 +1,94 @@
+"""sched.slices: threads on a cpu, each turn from their switch in to their next out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from omn_kernel.bpf.columns import Columns, make_named_column
+from omn_kernel.bpf.hooks import RawTracepoint
+from omn_kernel.bpf.loading import load
+from omn_kernel.bpf.maps import Map
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.spans import SpanRecords
+from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.tracing import ABSENT
+from omn_kernel.sysfs import read_cpus
+
+from omn_core.api import BoundTarget, Column
+from omn_sched.off_cpu_times import name_state
+from omn_sched.programs.slices import FIELDS, GAPS, SlicePrograms
+
+_ON_CPU = 0xFFFFFFFF
+"""No state of the kernel's: that of a thread which has not left."""
+
+
+class Slices(SpanRecords):
+    """An event for each turn of a thread of the target on a cpu, when it leaves.
+
+    A turn that has not ended when the window closes has an event then, of its time until there: so has one that was on
+    when the window began, from there on. No gap is known before the latter.
+    """
+
+    layout = FIELDS
+    began = "began_ns"
+    lasted = "slice_ns"
+
+    def open_maps(self) -> None:
+        """Open the way that records come, and the threads that are known."""
+        super().open_maps()
+        self._states = self.hold(TaskStates("slices", self.record))
+
+    def get_spans(self) -> Map:
+        """Return the threads that are known."""
+        return self._states.table
+
+    def write_programs(self, target: BoundTarget) -> None:
+        """Load the programs: what forgets threads first, then what sees them start, switch and wake."""
+        self.count_lost(self._states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
+        for program, hook in self._states.write_programs(self.types):
+            self.programs.load(program, hook)
+        self._written = SlicePrograms(self.tasks, self.task_fields, self._states, self.transport)
+        self.load_tracepoint("sched_wakeup_new", self._written.write_new)
+        self.load_tracepoint("sched_switch", self._written.write_switch)
+        if self.resolved.shows("wake_to_run_ns"):
+            self.load_tracepoint("sched_wakeup", self._written.write_wakeup)
+        if self.resolved.begins_held(target):
+            self.load_tracepoint("sched_process_exec", self._written.write_running)
+
+    def attach(self, target: BoundTarget) -> None:
+        """Attach, and begin with who is on a cpu."""
+        super().attach(target)
+        if not self.resolved.begins_held(target):
+            self._begin_with_running()
+
+    def _begin_with_running(self) -> None:
+        """Remember the threads that are on a cpu now, by a program that is run on each."""
+        program = KernelAssembly("find_running", self.types, has_typed_pointers=False)
+        self._written.write_running(program)
+        with load(program.assemble(), RawTracepoint("sched_switch")) as loaded:
+            for cpu in read_cpus("/", "online"):
+                loaded.run_on(cpu)
+
+    def end_at(self, records: npt.NDArray[Any], left: npt.NDArray[Any], closed_ns: int) -> tuple[npt.NDArray[Any], int]:
+        """End at the close what had not ended then, for no reason."""
+        records["state"][(records["ns"] > closed_ns) & (records["began_ns"] < closed_ns)] = _ON_CPU
+        left["state"] = _ON_CPU
+        return super().end_at(records, left, closed_ns)
+
+    def make_columns(self, records: npt.NDArray[Any]) -> Columns:
+        """Make columns of the turns."""
+        names = self.context.names
+        keys, attributes = self.task_fields.make_columns(records, names)
+        measured = {"slice_ns": Column(records["slice_ns"].astype(np.int64))}
+        for name in GAPS:
+            values = records[name].astype(np.int64)
+            measured[name] = Column(values, values != ABSENT)
+        state = make_named_column(records["state"], _name_end, names)
+        slices = Column(np.ones(len(records), np.int64))
+        return Columns(keys, {**measured, "state": state, "slices": slices, **attributes})
+
+
+def _name_end(state: int) -> str | None:
+    return None if state == _ON_CPU else name_state(state)

@@ -1,0 +1,180 @@
+"""Turns on a cpu, held against the kernel's accounts of a thread that runs, sleeps and is made to give way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import pytest
+from omn_kernel.bpf import running
+from omn_kernel.bpf.assembly import Assembled
+from omn_kernel.bpf.hooks import TypedTracepoint
+from omn_kernel.bpf.loading import Hook, LoadedProgram, load
+from omn_kernel.btf.kernel import PATH
+from omn_kernel.privileges import read_privileges
+from omn_sched.slices import Slices
+
+from omn_core.api import BoundTarget, EmitSpec, MachineRefused
+from omn_core.model.catalog import Catalog
+from omn_core.testing.fixtures import Command
+from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
+
+# Shares a cpu with a child that spins, runs and sleeps in turn, and says what the kernel's accounts of it were before
+# and after: its switches, what it ran and what it waited. The account of a thread that runs is as old as its last tick,
+# and a sleep renews it.
+SHARING = """
+import json, os, resource, sys, time
+def read():
+    time.sleep(0.001)
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    ran, waited, _ = open("/proc/thread-self/schedstat").read().split()
+    stolen = int(open("/proc/stat").readline().split()[8]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return [time.monotonic_ns(), used.ru_nvcsw, used.ru_nivcsw, int(ran), int(waited), stolen]
+os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
+if sys.argv[1] == "held":
+    print("ready", flush=True)
+    sys.stdin.readline()
+parent = os.getpid()
+other = os.fork()
+if other == 0:
+    while os.getppid() == parent: pass
+    os._exit(0)
+before = read()
+for _ in range(10):
+    end = time.thread_time_ns() + 4_000_000
+    while time.thread_time_ns() < end: pass
+    for _ in range(10): time.sleep(0.0002)
+after = read()
+os.kill(other, 9)
+os.waitpid(other, 0)
+with open(sys.argv[2], "w") as file:
+    json.dump({"pid": os.getpid(), "before": before, "after": after}, file)
+"""
+# Keeps its cpu from everything that is not a realtime thread.
+ALONE = """
+import os
+os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print("ready", flush=True)
+while True: pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def _privileged() -> None:
+    if not read_privileges("/").has("bpf"):
+        pytest.skip("this process is without CAP_BPF")
+    if not os.path.exists(PATH):
+        pytest.skip(f"this kernel has no {PATH}")
+
+
+@contextmanager
+def started(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    argv = [sys.executable, "-S", "-c", code, *arguments]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "ready\n"
+            yield program
+        finally:
+            program.kill()
+
+
+def drive(catalog: Catalog, target: BoundTarget) -> Driver:
+    entry = catalog.entries["sched.slices"]
+    resolved = resolve_onto(entry, "bpf:raw_tp", target.target, mode="trace", keys=("task", "cpu"))
+    return Driver(Slices(), attrs.evolve(resolved, emits=(EmitSpec("raw"),)), target)
+
+
+def check(turns: list[dict[str, Any]], said: dict[str, Any]) -> None:
+    """Hold a thread's turns, in their order, against what it said of itself."""
+    # Each turn, what it was off the cpu before it and what of that it waited lie end to end, to the nanosecond.
+    assert all("off_ns" in turn and "queue_ns" in turn for turn in turns[1:])
+    for earlier, turn in pairwise(turns):
+        assert turn["ts_ns"] - turn["slice_ns"] - turn["off_ns"] - turn["queue_ns"] == earlier["ts_ns"]
+    begin_ns, *before = said["before"]
+    end_ns, *after = said["after"]
+    voluntary, involuntary, ran_ns, waited_ns, stolen_ns = (
+        late - early for early, late in zip(before, after, strict=True)
+    )
+    inside = [turn for turn in turns if begin_ns <= turn["ts_ns"] <= end_ns]
+    # The reading itself is between its own switch and the time that it says.
+    by_force = [turn for turn in inside if turn["state"] == "runnable"]
+    assert abs(len(inside) - len(by_force) - voluntary) <= 2
+    assert abs(len(by_force) - involuntary) <= 2
+    assert voluntary >= 100
+    run_ns = sum(max(0, min(turn["ts_ns"], end_ns) - max(turn["ts_ns"] - turn["slice_ns"], begin_ns)) for turn in turns)
+    assert run_ns == pytest.approx(ran_ns, rel=0.02, abs=stolen_ns + 5_000_000)
+    begun = [turn for turn in turns if begin_ns <= turn["ts_ns"] - turn["slice_ns"] <= end_ns]
+    assert sum(turn["queue_ns"] for turn in begun) == pytest.approx(waited_ns, rel=0.02, abs=2_000_000)
+    woken = [turn for turn in inside if "wake_to_run_ns" in turn]
+    assert len(woken) >= 0.9 * voluntary
+
+
+@pytest.mark.spec("SRC-2", "SCH-1")
+@pytest.mark.parametrize("is_typed", [True, False], ids=["typed", "numbers"])
+def test_turns_and_the_gaps_between_them_are_the_threads_life(
+    catalog: Catalog, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, is_typed: bool
+) -> None:
+    """As many as the kernel counts switches, as long as it ran, and what it waited is what schedstat says."""
+
+    def load_raw_alone(program: Assembled, hook: Hook) -> LoadedProgram:
+        if isinstance(hook, TypedTracepoint):
+            raise MachineRefused("no typed tracepoints here")
+        return load(program, hook)
+
+    if not is_typed:
+        monkeypatch.setattr(running, "load", load_raw_alone)
+    out = tmp_path / "said"
+    with started(SHARING, "held", str(out)) as program, drive(catalog, bind_processes(program.pid)) as driver:
+        program.communicate("\n")
+        driver.sample()
+    said = json.loads(out.read_text())
+    check([row for row in driver.rows if row["task"] == program.pid], said)
+    assert driver.rows[-1]["state"] in ("dead", "interruptible", "runnable")
+    assert [row["state"] for row in driver.rows if row["task"] == program.pid][-1] == "dead"
+    assert len({row["task"] for row in driver.rows}) == 2
+    assert driver.collector.losses().is_empty
+
+
+@pytest.mark.spec("SRC-2")
+def test_a_launched_programs_turns_begin_with_it(omn: Command, tmp_path: Any) -> None:
+    """The first turn is on when the program is executed, and counts from there."""
+    out = tmp_path / "said"
+    asked = ["-m", "trace", "-e", "raw", "--keys", "task", "--format", "json"]
+    ran = omn("sched.slices", *asked, "--", sys.executable, "-S", "-c", SHARING, "free", str(out))
+    assert ran.code == 0, ran.stderr
+    said = json.loads(out.read_text())
+    rows = [{**row["attrs"], **row["key"], "ts_ns": row["ts_ns"]} for row in ran.result["raw"]]
+    turns = [row for row in rows if row["task"] == said["pid"]]
+    check(turns, said)
+    assert not {"off_ns", "queue_ns"} & set(turns[0])
+    lived_ns = ran.document["program"]["lifetime_ns"]
+    assert 0 < turns[-1]["ts_ns"] - (turns[0]["ts_ns"] - turns[0]["slice_ns"]) <= lived_ns
+
+
+def test_a_turn_that_outlasts_the_window_counts_the_window(catalog: Catalog) -> None:
+    """A thread that never leaves its cpu passes no tracepoint, and is what keeps it all the same."""
+    cpu = max(os.sched_getaffinity(0))
+    with (
+        started(ALONE) as program,
+        drive(catalog, bind_processes(program.pid)) as of_process,
+        drive(catalog, bind_machine(cpu)) as of_cpu,
+    ):
+        for driver in (of_process, of_cpu):
+            driver.sample()
+        read = [driver.collector for driver in (of_process, of_cpu)]
+    own = [[row for row in driver.rows if row["task"] == program.pid] for driver in (of_process, of_cpu)]
+    for rows, collector in zip(own, read, strict=True):
+        assert "state" not in rows[-1]
+        assert "off_ns" not in rows[0]
+        assert rows[-1]["slice_ns"] > 0
+        assert collector.fields()["unfinished"] == 1
+    assert {row["cpu"] for row in of_cpu.rows} == {cpu}
