@@ -34,9 +34,10 @@ as root and in poorer configurations, and what answered is held to a table: this
 not here is asked in the same way when omn runs: `omn list` says what your machine serves, and why not.
 
 A cell is the mechanism that serves, or why none does: `missing` (not on this kernel), `restricted` (closed to this
-user), `uncollected` (no program reads it yet). What is `refused` is there and does not begin: before Linux 5.11 the
+user), `uncollected` (no program reads it yet). What is `refused` is there and does not begin. Before Linux 5.11 the
 maps of eBPF programs are charged to the limit of locked memory, which is 64 KiB until it is raised (`ulimit -l
-unlimited`) and is raised here, unless the page says otherwise. The guests have two cpus without hardware counters,
+unlimited`): omn lifts its own as far as it may while it makes them, and it is raised here, unless the page says
+otherwise. The guests have two cpus without hardware counters,
 sensors or graphics cards, so that what needs those is missing in every one.
 """
 

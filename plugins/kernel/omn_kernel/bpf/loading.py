@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from typing import Protocol, Self
 
 import attrs
 
 from omn_kernel.bpf.assembly import Assembled
+from omn_kernel.bpf.locked_memory import make_charged
 from omn_kernel.bpf.refusals import refuse_program
 from omn_kernel.bpf.rejections import ProgramRejected
 from omn_kernel.native import calls
@@ -97,7 +99,7 @@ def load(assembled: Assembled, hook: Hook) -> LoadedProgram:
     kernel takes no such program from this process.
     """
     try:
-        return LoadedProgram(_load(assembled, hook, None), assembled.name)
+        return LoadedProgram(make_charged(lambda: _load(assembled, hook, None)), assembled.name)
     except OSError as error:
         log = _read_log(assembled, hook)
         if not log.strip():
@@ -122,7 +124,7 @@ def _read_log(assembled: Assembled, hook: Hook) -> str:
     while True:
         log = bytearray(size)
         try:
-            os.close(_load(assembled, hook, log))
+            os.close(make_charged(functools.partial(_load, assembled, hook, log)))
         except OSError as error:
             if error.errno == errno.ENOSPC and size < _MOST_LOG_BYTES:
                 size *= 8

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from omn_kernel.bpf.locked_memory import make_charged
 from omn_kernel.bpf.map_types import NO_PREALLOCATION, MapType
 from omn_kernel.bpf.refusals import refuse_map
 from omn_kernel.bpf.storage_types import KEY_TYPE, VALUE_TYPE, make_storage_types
@@ -71,8 +72,11 @@ class Map:
         self.descriptor = -1
         self._has_batch = True
         wanted = [*flags, NO_PREALLOCATION] if kind.is_storage else flags
+        bits = sum(calls.constant(flag) or 0 for flag in wanted)
         try:
-            self.descriptor = self._create(sum(calls.constant(flag) or 0 for flag in wanted), inner)
+            # Where a ring buffer finds no room in the limit, rings of perf events have an allowance of their own.
+            is_kept = kind is MapType.RINGBUF
+            self.descriptor = self._create(bits, inner) if is_kept else make_charged(lambda: self._create(bits, inner))
         except OSError as error:
             raise refuse_map(name, error) from None
         cpus = len(read_cpus("/", "possible")) if kind.is_per_cpu else 0
