@@ -9,6 +9,7 @@ import numpy as np
 from omn_core.api import Batch, BoundTarget, CollectorBase, InTargetCost, MachineRefused
 
 MS = 1_000_000
+SLOW_NS = 100 * MS
 
 CATALOG = """
 - id: lab.work
@@ -60,6 +61,13 @@ def probe(need, context):
 """
 
 
+def burn(length_ns: int) -> None:
+    """Use so much of this thread's cpu."""
+    end_ns = time.thread_time_ns() + length_ns
+    while time.thread_time_ns() < end_ns:
+        pass
+
+
 class Cheap(CollectorBase):
     """Counts ticks of the clock since its last reading, each a millisecond, and costs next to nothing."""
 
@@ -71,9 +79,7 @@ class Cheap(CollectorBase):
         self.begun = self.seen = self.context.clock() // self.ticks_ns
 
     def sample(self, now_ns: int) -> Batch:
-        end_ns = time.thread_time_ns() + self.burns_ns
-        while time.thread_time_ns() < end_ns:
-            pass
+        burn(self.burns_ns)
         last, self.seen = self.seen, self.context.clock() // self.ticks_ns
         ticks = np.arange(last + 1, self.seen + 1, dtype=np.int64) * self.ticks_ns
         if not len(ticks):
@@ -112,6 +118,18 @@ class Inside(Cheap):
 
     def in_target_cost(self) -> InTargetCost:
         return InTargetCost(self.context.clock() - self.attached_ns)
+
+
+class LetsGoSlowly(Cheap):
+    """Takes `SLOW_NS` of omn's cpu to stop, and as long for its facts."""
+
+    def stop(self) -> Batch:
+        burn(SLOW_NS)
+        return super().stop()
+
+    def facts(self) -> tuple[str, ...]:
+        burn(SLOW_NS)
+        return ("it took its time",)
 
 
 class Unknown(Cheap):

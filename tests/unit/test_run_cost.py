@@ -9,6 +9,7 @@ import threading
 
 import pytest
 import run_subjects as subjects
+from budget_subjects import SLOW_NS
 
 from omn_core.api import BoundTarget, InTargetCost, ProcessHandle, Target
 from omn_core.run import linux
@@ -249,3 +250,12 @@ def test_the_machine_has_no_cpu_of_its_own() -> None:
     again = BoundTarget(Target("pid", (os.getpid(), os.getpid())), "process", (process, process))
     assert make_accounts([system], None) == []
     assert len(make_accounts([system, one, again], None)) == 1
+
+
+@pytest.mark.spec("RUN-17", "CST-1")
+def test_what_a_stop_takes_is_after_the_window() -> None:
+    """Detaching, and facts that are not about the window, cost neither the target nor its percentage."""
+    request = subjects.resolve("LetsGoSlowly", Target("system"), module="budget_subjects")
+    document = run(subjects.make_session(request, duration_ns=30 * _MS), subjects.make_registry(), RunOptions())
+    assert document.cost.after_ns >= 2 * SLOW_NS
+    assert document.cost.window_ns < 2 * SLOW_NS

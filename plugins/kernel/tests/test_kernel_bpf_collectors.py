@@ -17,7 +17,7 @@ from omn_kernel.bpf.assembly import Assembly, Record
 from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.columns import Columns
 from omn_kernel.bpf.hooks import RawTracepoint
-from omn_kernel.bpf.loading import Account
+from omn_kernel.bpf.loading import Account, LoadedProgram
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.registers import R0, R1, R2, R6
 from omn_kernel.bpf.rejections import ProgramRejected
@@ -323,3 +323,34 @@ def test_a_collector_that_was_never_attached_lets_go(kind: type[ProgramCollector
     prepare(collector)
     assert isinstance(collector.stop(), Batch)
     assert list_held() == held
+
+
+@pytest.mark.spec("RUN-17")
+def test_programs_are_detached_first_and_open_until_their_account_is_read(
+    own: BoundTarget, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the account holds does not grow while it is read, and no program is unloaded with its account unread."""
+    accounts: list[tuple[bool, bool]] = []
+
+    class Watched(Calls):
+        def write_programs(self, target: BoundTarget) -> None:
+            super().write_programs(target)
+            self.loaded = [program for program, _ in self.programs._programs]
+
+    collector = Watched()
+    read = LoadedProgram.read_account
+
+    def read_account(program: LoadedProgram) -> Account:
+        collector.transport.drain()
+        call(100)
+        is_still = not len(collector.transport.drain())
+        accounts.append((is_still, all(one.descriptor >= 0 for one in collector.loaded)))
+        return read(program)
+
+    prepare(collector)
+    collector.attach(own)
+    call(10)
+    monkeypatch.setattr(LoadedProgram, "read_account", read_account)
+    collector.stop()
+    assert accounts == [(True, True)] * len(collector.loaded)
+    assert all(one.descriptor < 0 for one in collector.loaded)
