@@ -26,11 +26,14 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("proc.limits", "fs:proc:limits", "omn_proc.limits:Limits", several_processes=True),
         CollectorRow("proc.cgroup", "fs:proc:cgroup", "omn_proc.cgroup:Cgroups", several_processes=True),
         CollectorRow("proc.fork", "bpf:raw_tp", "omn_proc.traced:Forks", several_processes=True),
+        CollectorRow("proc.fork", "bpf:tp", "omn_proc.recorded:Forks", several_processes=True),
         CollectorRow("proc.fork", "fs:proc:stat", "omn_proc.forks:Forks"),
         CollectorRow("proc.fork", "netlink:proc", "omn_proc.lives:Forks", several_processes=True),
         CollectorRow("proc.exec", "bpf:raw_tp", "omn_proc.execs:Execs", several_processes=True),
+        CollectorRow("proc.exec", "bpf:tp", "omn_proc.recorded:Execs", several_processes=True),
         CollectorRow("proc.exec", "netlink:proc", "omn_proc.lives:Execs", several_processes=True),
         CollectorRow("proc.exit", "bpf:raw_tp", "omn_proc.traced:Exits", several_processes=True),
+        CollectorRow("proc.exit", "bpf:tp", "omn_proc.recorded:Exits", several_processes=True),
         CollectorRow("proc.exit", "netlink:proc", "omn_proc.lives:Exits", several_processes=True),
         CollectorRow("proc.syscall", "bpf:raw_tp", "omn_proc.syscalls:SystemCalls", several_processes=True),
         CollectorRow(
@@ -43,6 +46,7 @@ def omn_collectors() -> Sequence[CollectorRow]:
             symbols=("none", "local", "debuginfod"),
         ),
         CollectorRow("proc.signals", "bpf:raw_tp", "omn_proc.traced:Signals", several_processes=True),
+        CollectorRow("proc.signals", "bpf:tp", "omn_proc.recorded:Signals", several_processes=True),
     ]
 
 

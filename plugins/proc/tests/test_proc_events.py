@@ -17,7 +17,7 @@ import pytest
 from omn_kernel.bpf import collecting, streaming
 from omn_kernel.bpf.transport import PerfArrays
 from omn_kernel.cgroup import UNIFIED, find_hierarchies
-from omn_kernel.mounts import read_mounts
+from omn_kernel.mounts import find_tracefs, read_mounts
 from omn_kernel.privileges import read_privileges
 from omn_proc import execs
 from omn_proc.programs import ends
@@ -317,3 +317,44 @@ def test_forks_of_a_cgroup_are_those_of_its_processes(omn: Command, cgroup: Path
     ran = omn("proc.fork", "-m", "count", "-e", "count", "--cgroup", str(cgroup), "--format", "json", "--", *argv)
     assert ran.code == 0, ran.stderr
     assert ran.result["series"][0]["emits"]["count"]["value"] == 3
+
+
+LIVES = """
+import os, signal, subprocess, threading
+signal.signal(signal.SIGUSR1, lambda *_: None)
+for code in (0, 3, 7):
+    if (child := os.fork()) == 0:
+        os._exit(code)
+    os.waitpid(child, 0)
+for _ in range(4): subprocess.run(["/bin/true"], check=True)
+thread = threading.Thread(target=int)
+thread.start()
+thread.join()
+for _ in range(5): os.kill(os.getpid(), signal.SIGUSR1)
+"""
+
+
+@pytest.mark.spec("KRN-3", "CAT-11")
+@pytest.mark.skipif(find_tracefs("/") is None, reason="tracefs is not mounted")
+def test_records_of_classic_tracepoints_tell_the_same_lives(omn: Command) -> None:
+    """Without the kernel's types: the same events of the same tasks, with what a record says of each."""
+    target = {"launch": [sys.executable, "-S", "-c", LIVES]}
+    asked: list[dict[str, Any]] = [
+        {"source": source, "mode": "trace", "emits": ["raw"], "backend": backend, "target": target}
+        for source in ("proc.fork", "proc.exec", "proc.exit", "proc.signals")
+        for backend in ("bpf:raw_tp", "bpf:tp")
+    ]
+    ran = omn("-f", "-", "--format", "json", stdin=json.dumps({"requests": asked}).encode())
+    assert ran.code == 0, ran.stderr
+    results = ran.document["results"]
+    assert [one["events_seen"] for one in results[::2]] == [8, 5, 8, 12]
+    for typed, recorded in zip(results[::2], results[1::2], strict=True):
+        assert recorded["losses"]["dropped"] == 0
+        names = {"task", "pid", "comm", "child", "kind", "op", "signal", "sender_pid", "sender_comm", "execs", "forks"}
+        if typed["request"]["source"] == "proc.exit":
+            names.remove("signal")  # the record has no status
+        told, read = (
+            [{name: value for name, value in {**row["key"], **row["attrs"]}.items() if name in names} for row in rows]
+            for rows in (typed["raw"], recorded["raw"])
+        )
+        assert told == read

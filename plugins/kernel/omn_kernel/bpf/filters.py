@@ -123,16 +123,21 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of <linux/proc_ns.h>: the namespace whose numbers programs in the kernel read."""
 
 
-def find_filter(target: BoundTarget, follower: Follower | None) -> TaskFilter:
-    """Find by what the tasks of a target are told: its processes' by the follower, which every other does without.
-
-    Raises MachineRefused where programs cannot tell them.
-    """
+def refuse_other_numbers(target: BoundTarget) -> None:
+    """Raise MachineRefused for processes whose numbers here are others than those that programs read."""
     if target.processes and os.readlink("/proc/self/ns/pid") != _FIRST_PID_NAMESPACE:
         raise MachineRefused(
             "inside a pid namespace processes have other numbers than the kernel's programs read",
             "run omn outside the container, in the machine's own pid namespace",
         )
+
+
+def find_filter(target: BoundTarget, follower: Follower | None) -> TaskFilter:
+    """Find by what the tasks of a target are told: its processes' by the follower, which every other does without.
+
+    Raises MachineRefused where programs cannot tell them.
+    """
+    refuse_other_numbers(target)
     if target.tid is not None:
         return OneThread(target.tid)
     if target.processes and follower is not None:

@@ -72,7 +72,7 @@ class TracedPrograms(ProgramCollector, ABC):
 
     def make_labels(self, records: npt.NDArray[Any], labels: Sequence[Label]) -> tuple[Fields, Fields]:
         """Make the keys and the attributes that labels are."""
-        made = {label.name: _make_label(label, records[label.name], self.context.names) for label in labels}
+        made = {label.name: make_label(label, records[label.name], self.context.names) for label in labels}
         keys = self.resolved.entry.keys
         return (
             {name: column for name, column in made.items() if name in keys},
@@ -204,7 +204,8 @@ def _make_number(values: npt.NDArray[Any]) -> Column:
     return Column(numbers, None if present.all() else present)
 
 
-def _make_label(label: Label, values: npt.NDArray[Any], names: Names) -> Column:
+def make_label(label: Label, values: npt.NDArray[Any], names: Names) -> Column:
+    """Make the column of a label; a text of nothing, and a number that is `tracing.ABSENT`, are absent."""
     if label.spell is not None:
         return make_named_column(values, label.spell, names)
     if values.dtype.kind != "S":

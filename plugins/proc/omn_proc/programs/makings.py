@@ -9,7 +9,7 @@ from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R1, R6, R7, R8
 from omn_kernel.bpf.tracing import Label, Tracer, Tracing
 
-_CLONE_THREAD = 0x00010000
+CLONE_THREAD = 0x00010000
 """CLONE_THREAD of <linux/sched.h>: what is made is a thread of the process that makes it."""
 _KINDS = ("process", "thread")
 
@@ -35,7 +35,7 @@ class TaskMakings(Tracer):
         program.set(event, "child", R1)
         program.set(event, "kind", 0)
         program.read_argument(R1, R6, 1)
-        program.compute(R1, "&=", _CLONE_THREAD)
+        program.compute(R1, "&=", CLONE_THREAD)
         with program.when(R1, "!=", 0):
             program.set(event, "kind", 1)
         tracing.write(program, event, R7, R6)

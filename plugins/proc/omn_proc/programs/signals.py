@@ -17,9 +17,9 @@ _RESULTS = ("sent", "ignored", "merged", "failed", "sent")
 """TRACE_SIGNAL_DELIVERED and the others of <trace/events/signal.h>; the last lost what was to go with it."""
 _PRIVATE = 1
 """SEND_SIG_PRIV of <linux/sched/signal.h>: from the kernel; 0 stands for the task that runs."""
-_ASKED_CODES = (0, -1, -6)
+ASKED_CODES = (0, -1, -6)
 """SI_USER, SI_QUEUE, SI_TKILL of <asm-generic/siginfo.h>."""
-_CHILD = 17
+CHILD = 17
 _INTEGER = 0xFFFF
 
 
@@ -64,9 +64,9 @@ class SentSignals(Tracer):
         program.jump_if(R8, "==", _PRIVATE, "sent")
         program.jump_if(R8, "==", 0, "asked")
         program.get(R1, event, "signal")
-        program.jump_if(R1, "==", _CHILD, "asked")
+        program.jump_if(R1, "==", CHILD, "asked")
         program.read_field(R9, R8, "kernel_siginfo", "si_code", is_copied=True)
-        for code in _ASKED_CODES:
+        for code in ASKED_CODES:
             program.jump_if(R9, "==", code, "asked")
         program.jump("sent")
         program.label("asked")
