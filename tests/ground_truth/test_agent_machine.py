@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,70 @@ def test_each_tool_has_its_processes_and_what_they_did(bench: Bench) -> None:
     assert "Read: in the harness's own process" in text
     assert "1 outlived it, and their figures are not in it" in text
     assert "nobody can tell" in text
+
+
+SPANS = """
+import subprocess, threading
+agent = Claude("s1"); agent.start(); agent.prompt()
+telemetry = Telemetry(agent)
+begun = time.time_ns()
+spans = {"one": "00" * 7 + "11", "two": "00" * 7 + "22"}
+for call in spans: agent.begin(call)
+parents = [{**os.environ, "TRACEPARENT": f"00-{'ab' * 16}-{span}-01"} for span in spans.values()]
+children = [subprocess.Popen(["/bin/sh", "-c", "sleep 0.05; true"], env=parent) for parent in parents]
+for child in children: child.wait()
+for call in spans: agent.finish(call)
+for call, span in spans.items():
+    telemetry.span("tool.execution", span, "", begun, tool_use_id=call)
+agent.stop(); agent.end()
+Path("made.json").write_text(json.dumps([child.pid for child in children]))
+"""
+
+
+def test_tools_that_run_at_once_are_told_apart_by_what_their_processes_name(bench: Bench) -> None:
+    """A shell is the tool's whose span it was executed in, and so is what the shell runs."""
+    (bench.work / "session.yaml").write_text(SESSION)
+    ran = bench.record(SPANS, "--with", "session.yaml", "--telemetry")
+    assert (ran.code, ran.stderr) == (0, "")
+    report = show(bench)
+    shells = json.loads((bench.work / "made.json").read_text())
+    trace = bench.read()
+    lives = [row.args for row in trace.slices if row.args.get("kind") == "process"]
+    named = {args["pid"]: args["parent_span"] for args in lives if "parent_span" in args}
+    assert [named[pid] for pid in shells] == ["0000000000000011", "0000000000000022"]
+    for tool in report["machine"]["tools"]:
+        assert (tool["evidence"], tool["processes"], tool["disputed"]) == (["identity"], 2, 0)
+    assert report["machine"]["disputed"] == []
+
+
+UNPRIVILEGED = """
+import ctypes, os, sys
+for capability in range(64):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""PR_CAPBSET_DROP of <linux/prctl.h>: what is executed from there on has no privileges, root's program neither."""
+
+
+def test_without_privileges_it_says_what_it_could_not_see(bench: Bench) -> None:
+    """Tools have their processes still; what takes programs in the kernel is named, and is no zero."""
+    (bench.work / "session.yaml").write_text(SESSION)
+    argv = [sys.executable, "-c", UNPRIVILEGED, *bench.omn.argv]
+    bench.omn = types.SimpleNamespace(argv=argv, environment=bench.omn.environment)
+    script = """
+        import subprocess
+        agent = Claude("s1"); agent.start(); agent.prompt()
+        agent.begin("c1"); subprocess.run(["sleep", "0.05"]); agent.finish("c1")
+        agent.stop(); agent.end()
+    """
+    ran = bench.record(script, "--with", "session.yaml")
+    assert ran.code == 0, ran.stderr
+    report = show(bench)
+    (tool,) = report["machine"]["tools"]
+    assert (tool["processes"], tool["evidence"]) == (1, ["temporal"])
+    assert "proc.exit cpu_ns" not in tool["figures"]
+    said = report["machine"]["runs"][0]["reservations"]
+    assert any("proc.exit: degraded: " in sentence and "nothing of what it used" in sentence for sentence in said)
 
 
 @pytest.mark.spec("AGT-8")

@@ -7,6 +7,8 @@ tell what to do. Every word of content ends in WORD, so that a test can look for
 from __future__ import annotations
 
 import datetime
+import gzip
+import http.client
 import json
 import os
 import re
@@ -123,6 +125,55 @@ class Claude:
     def end(self, reason: str = "prompt_input_exit") -> None:
         """End the session."""
         self.hook("SessionEnd", reason=reason)
+
+
+class Telemetry:
+    """Claude Code's telemetry: OTLP's JSON, to where the environment says; nothing where it says nothing."""
+
+    def __init__(self, agent: Claude) -> None:
+        self.agent = agent
+        self.address = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").removeprefix("http://")
+        self.headers = dict([os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "=").split("=", 1)])
+        self.connection = http.client.HTTPConnection(self.address) if self.address else None
+
+    def send(self, path: str, body: Any, way: str = "plain", **headers: str) -> int | None:
+        """Send a body, plain, compressed or in chunks, and return the status."""
+        if self.connection is None:
+            return None
+        content = json.dumps(body).encode() if not isinstance(body, bytes) else body
+        sent = {**self.headers, "Content-Type": "application/json", **headers}
+        if way == "gzip":
+            content, sent["Content-Encoding"] = gzip.compress(content), "gzip"
+        chunks = [content[at : at + 100] for at in range(0, len(content), 100)]
+        self.connection.request("POST", path, iter(chunks) if way == "chunked" else content, sent,
+                                encode_chunked=way == "chunked")  # fmt: skip
+        answer = self.connection.getresponse()
+        answer.read()
+        return answer.status
+
+    def attributes(self, **fields: Any) -> list[dict[str, Any]]:
+        """Return attributes with those that ride on every record."""
+        given = {"session.id": self.agent.session, "user.email": "ACCOUNTWORD", "user.account_uuid": "ACCOUNTWORD",
+                 "prompt": "PROMPTWORD", **fields}  # fmt: skip
+        return [{"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
+                for key, value in given.items()]  # fmt: skip
+
+    def event(self, name: str, way: str = "plain", **fields: Any) -> int | None:
+        """Tell of an event that is over now."""
+        given = self.attributes(**{"event.name": name, **fields})
+        record = {
+            "timeUnixNano": str(time.time_ns()),
+            "body": {"stringValue": f"claude_code.{name}"},
+            "attributes": given,
+        }
+        return self.send("/v1/logs", {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}, way)
+
+    def span(self, name: str, span: str, parent: str, start_ns: int, way: str = "plain", **fields: Any) -> int | None:
+        """Tell of a span that ends now."""
+        record = {"traceId": "ab" * 16, "spanId": span, "parentSpanId": parent, "name": f"claude_code.{name}",
+                  "startTimeUnixNano": str(start_ns), "endTimeUnixNano": str(time.time_ns()),
+                  "attributes": self.attributes(**fields)}  # fmt: skip
+        return self.send("/v1/traces", {"resourceSpans": [{"scopeSpans": [{"spans": [record]}]}]}, way)
 
 
 class Codex:

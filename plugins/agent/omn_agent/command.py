@@ -102,6 +102,7 @@ Examples:
     metavar="SESSION",
     help="Ask this session file of the machine meanwhile, about the agent and all it starts.",
 )
+@click.option("--telemetry", is_flag=True, help="Let Claude Code's own telemetry tell of its requests and tools too.")
 @click.option("--write-hooks", is_flag=True, help="Write hooks into Codex's or Muse's configuration, and say where.")
 @click.pass_obj
 def record_command(
@@ -110,6 +111,7 @@ def record_command(
     label: str | None,
     output: Path | None,
     session_file: str | None,
+    telemetry: bool,
     write_hooks: bool,
 ) -> int:
     """Launch the program after `--`, follow its session files and hooks until it ends, and write what happened.
@@ -131,7 +133,7 @@ def record_command(
     if write_hooks:
         _say(hook_file.write_hooks(found, os.environ))
     start_beside = None if session_file is None else _plan_beside(application, session_file)
-    click.echo(render_published(record(Wish(found, command, label, output, _say, start_beside))))
+    click.echo(render_published(record(Wish(found, command, label, output, _say, start_beside, telemetry))))
     return 0
 
 

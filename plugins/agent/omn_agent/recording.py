@@ -149,6 +149,8 @@ class Tool:
     """From its announcement to its end as they were observed: permission and hooks are in it, and in no execution."""
     preflight_ns: int | None = None
     interrupted_ns: int | None = None
+    trace_span: str | None = None
+    """The span that what it runs is executed in: what a process of its own has in its TRACEPARENT."""
     script: Script | None = None
     delegation: Delegation | None = None
     usage: Usage = Usage()

@@ -143,6 +143,7 @@ def _make_tool(canvas: Canvas, tool: Tool, scripts: set[str], linked: set[str]) 
         "parent_call_id": tool.parent_call_id,
         "intent": tool.intent if capture.has_content else None,
         "timing": tool.timing,
+        "trace_span": tool.trace_span,
     }
     if tool.has_args and capture.has_content:
         begin["args"] = tool.args

@@ -46,8 +46,8 @@ def make_answers(document: Document, left_out: Sequence[LeftOut], asked: int, ha
 
 
 def _iter_lost(document: Document) -> Iterator[str]:
-    """Yield what is wrong with the rows that tell of processes; what their mechanism never has is not looked for."""
-    return (sentence for sentence in iter_reservations(document) if ": degraded: " not in sentence)
+    """Yield what stands between the rows that tell of processes and the truth, but for what execs always lack."""
+    return (sentence for sentence in iter_reservations(document) if not sentence.startswith("proc.exec: degraded: "))
 
 
 def _find_pid(document: Document) -> int | None:

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.findings import Findings
 
-APPLIERS: dict[str, str] = {"hook": "omn_agent.recorder.hook_events:apply_events"}
+APPLIERS: dict[str, str] = {
+    "hook": "omn_agent.recorder.hook_events:apply_events",
+    "telemetry": "omn_agent.recorder.telemetry_events:apply_events",
+}
 """Who knows what the events of a source mean, by the first part of their kind: `(findings, events) -> None`.
 
 They are asked in this order, each with all of its events by their stamps.

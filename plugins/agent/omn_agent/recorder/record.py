@@ -38,6 +38,7 @@ class Wish:
     """What is to be recorded: a harness's command line, and how the recording is called. `say` tells a person.
 
     `start_beside` starts what omn's sources see of the harness, which is told its number while it is held.
+    `has_telemetry` asks for what the harness tells of itself over the network.
     """
 
     harness: Harness
@@ -46,6 +47,7 @@ class Wish:
     output: Path | None
     say: Callable[[str], None]
     start_beside: Callable[[int], Alongside] | None = None
+    has_telemetry: bool = False
 
 
 @attrs.frozen
@@ -70,10 +72,10 @@ def record(wish: Wish) -> Published:
         wish.say(
             f"{str(orphan)!r} holds what a recorder left when it died: `omn agent recover` makes a recording of it"
         )
+    sources = make_sources(wish.harness, wish.has_telemetry)
     journal = create_journal(get_journal_folder() / f"{name}.journal")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(make_folder(environment))
-        sources = make_sources(wish.harness)
         for source in sources:
             stack.callback(source.close)
         wakeup = stack.enter_context(Wakeup())
