@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from omn_kernel.bpf import open_files
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.call_tables import name_place
 from omn_kernel.bpf.collecting import ProgramCollector
@@ -49,9 +48,9 @@ def load_calls(
     return written
 
 
-def describe_paths(lost: int) -> tuple[str, ...]:
-    """Say how many files are named by their number, because more than are kept were used."""
-    return (f"{lost} calls on files beyond {open_files.MOST_FILES} name theirs by device and inode",) if lost else ()
+def describe_paths(lost: int, files: OpenFiles) -> tuple[str, ...]:
+    """Say how often a file is named by its number, because more than are kept were seen."""
+    return (f"{lost} events are of files beyond {files.most}, which are named by device and inode",) if lost else ()
 
 
 def make_call_columns(told: Array, files: OpenFiles, names: Names) -> dict[str, Column]:
@@ -105,7 +104,7 @@ class FileCallRecords(StackedRecords):
 
     def degradations(self) -> tuple[str, ...]:
         """Say what could not be named."""
-        return (*super().degradations(), *describe_paths(self._unnamed))
+        return (*super().degradations(), *describe_paths(self._unnamed, self._files))
 
     def make_columns(self, records: Array) -> Columns:
         """Make columns of calls: one that fails moves no bytes, and has an error."""
@@ -200,7 +199,7 @@ class FileCallRows(RowCollector):
 
     def degradations(self) -> tuple[str, ...]:
         """Say what could not be named."""
-        return (*super().degradations(), *describe_paths(self._unnamed))
+        return (*super().degradations(), *describe_paths(self._unnamed, self._files))
 
     def make_columns(self, entries: Entries) -> Columns:
         """Make columns of rows: what a row added up is that of two, so that bytes in whole numbers are exact."""

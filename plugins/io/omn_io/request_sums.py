@@ -13,7 +13,7 @@ from omn_kernel.bpf.columns import Columns, make_named_column
 from omn_kernel.bpf.filters import AnyTask
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R2, R3, R8
+from omn_kernel.bpf.registers import R0, R1, R8
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.tasks import TaskFields
 
@@ -26,7 +26,6 @@ from omn_io.transfers import Account
 _ROW = np.dtype([("requests", "u8"), ("bytes", "u8")])
 _NO_TRANSFERS = frozenset({"drv-in", "drv-out", "scsi-in", "scsi-out"})
 """Commands that programs send to a device themselves, which the kernel's own counters leave out."""
-_WORDS = frozenset({4, 8})
 
 
 class RequestSums(RowCollector, ABC):
@@ -75,8 +74,7 @@ class RequestSums(RowCollector, ABC):
         program.get(R1, seen, "flags")
         program.compute(R1, "&=", (1 << OPERATION_BITS) - 1)
         program.set(key, "operation", R1)
-        for name, _ in self._fields.layout:
-            self._copy(program, key, seen, name)
+        self._fields.copy(program, key, seen)
         self.rows.find_or_make(program, key, empty)
         program.jump_if(R0, "==", 0, end)
         row = Record(R0, _ROW)
@@ -85,18 +83,6 @@ class RequestSums(RowCollector, ABC):
         program.get(R1, Record(R8, seen.layout), "bytes")
         program.add_to(row, "bytes", R1)
         program.label(end)
-
-    def _copy(self, program: KernelAssembly, key: Record, seen: Record, name: str) -> None:
-        offset, size = seen.locate(name)
-        if size in _WORDS:
-            program.get(R1, seen, name)
-            program.set(key, name, R1)
-            return
-        program.point_at(R1, key, name)
-        program.move(R2, size)
-        program.move(R3, seen.base)
-        program.compute(R3, "+=", offset)
-        program.call("probe_read_kernel")
 
     def detach(self) -> None:
         """Keep how many requests were not seen to begin, and how many have not completed."""

@@ -263,7 +263,7 @@ def test_files_beyond_those_kept_are_named_by_number(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the answer says how many calls were on them."""
-    monkeypatch.setattr(open_files, "MOST_FILES", 1)
+    monkeypatch.setattr(file_calls, "OpenFiles", lambda resolved: open_files.OpenFiles(resolved, 1))
     files = [os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT) for name in ("one", "other")]
     with drive(catalog, "io.syscall", bind_processes(os.getpid()), "file", mode="trace") as driver:
         for file in files:
@@ -272,7 +272,7 @@ def test_files_beyond_those_kept_are_named_by_number(
     status = os.fstat(files[1])
     number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}:{status.st_ino}"
     assert number in {row["file"] for row in driver.rows if row["bytes"] == 4}
-    assert "calls on files beyond 1" in driver.collector.degradations()[-1]
+    assert "events are of files beyond 1," in driver.collector.degradations()[-1]
     for file in files:
         os.close(file)
 

@@ -23,12 +23,12 @@ from omn_kernel.bpf.registers import R0, R1, R2, R3, R4, R8, R9, Register
 from omn_kernel.btf.fields import get_fields
 
 MOST_FILES = 1 << 12
-"""Of how many files the paths are kept."""
+"""Of how many files the paths are kept, where a collector does not say otherwise."""
 _FILE = [("dentry", "u8"), ("inode", "u8"), ("device", "u4"), ("mode", "u4")]
 _KEY = np.dtype(_FILE)
 _File: TypeAlias = tuple[int, int, int, int]
 _MOST_PARTS = 40
-_TEXT_BYTES, _NAME_BYTES = 1 << 10, 1 << 8
+_TEXT_BYTES, _NAME_BYTES = 1 << 9, 1 << 8
 _PATH = np.dtype([("used", "u4"), ("is_cut", "u2"), ("is_rootless", "u2"), ("text", f"V{_TEXT_BYTES + _NAME_BYTES}")])
 """A path's parts from its last to its first, each with its zero byte: `used` bytes of them."""
 _WALK = np.dtype([("dentry", "u8"), ("mount", "u8"), ("used", "u8")])
@@ -46,17 +46,19 @@ _KINDS = {
 
 
 class OpenFiles:
-    """The files that an answer shows, by path (`file`) or by what a descriptor refers to (`descriptor`).
+    """The files that an answer shows, by path (`file`), by what a descriptor refers to (`descriptor`), by device.
 
     Raises MachineRefused where the kernel makes no such map. `lost` counts files whose path found no room: they are
     named by device and inode.
     """
 
-    def __init__(self, resolved: ResolvedRequest) -> None:
-        self.shows_path = resolved.shows("file")
-        self.shows_kind = resolved.shows("descriptor")
-        self.layout = _FILE if self.shows_path or self.shows_kind else []
-        self._paths = Map(MapType.HASH, "paths", _KEY, _PATH, MOST_FILES)
+    def __init__(self, resolved: ResolvedRequest, most: int = MOST_FILES) -> None:
+        self.most = most
+        shown = [key for key in ("file", "descriptor", "dev") if key in resolved.entry.keys and resolved.shows(key)]
+        self.shows_path = "file" in shown
+        self.shows_kind = "descriptor" in shown
+        self.layout = _FILE if shown else []
+        self._paths = Map(MapType.HASH, "paths", _KEY, _PATH, most)
         self._empty = Map(MapType.ARRAY, "no_path", np.uint32, _PATH, 1)
         self.lost = LostCounter()
         self._read: dict[_File, str] = {}
@@ -89,7 +91,34 @@ class OpenFiles:
         program.set(record, "device", R1)
         program.read_field(R8, R8, "super_block", "s_magic", is_copied=True)
         self._skip_unnamed(program, record, end)
-        self._write_path(program, record, end)
+        self._write_path(program, record, end, has_mount=True)
+        program.label(end)
+
+    def write_inode(self, program: KernelAssembly, record: Record) -> None:
+        """Emit what sets a record's fields of `layout` to the file whose inode R8 points to, by one of its names.
+
+        No call reaches it, so that its path begins at its file system's own root. R8 and R9 hold nothing after it, nor
+        do R0 to R5. Raises FieldMissing.
+        """
+        if not self.layout:
+            return
+        end = program.make_label("file")
+        program.read_field(R1, R8, "inode", "i_mode", is_copied=True)
+        program.set(record, "mode", R1)
+        program.read_field(R1, R8, "inode", "i_ino", is_copied=True)
+        program.set(record, "inode", R1)
+        program.read_field(R1, R8, "inode", "i_sb", is_copied=True)
+        program.read_field(R1, R1, "super_block", "s_dev", is_copied=True)
+        program.set(record, "device", R1)
+        if not self.shows_path:
+            program.label(end)
+            return
+        program.read_field(R9, R8, "inode", "i_dentry.first", is_copied=True)
+        program.jump_if(R9, "==", 0, end)
+        (alias,) = get_fields(program.types, "dentry", _find_alias(program))
+        program.compute(R9, "-=", alias.offset)
+        program.set(record, "dentry", R9)
+        self._write_path(program, record, end, has_mount=False)
         program.label(end)
 
     def _write_file(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
@@ -125,8 +154,8 @@ class OpenFiles:
             program.jump_if(R1, "==", R8, otherwise)
         program.label(named)
 
-    def _write_path(self, program: KernelAssembly, record: Record, end: str) -> None:
-        """Emit what reads the path of the file in R9 where none is kept of it."""
+    def _write_path(self, program: KernelAssembly, record: Record, end: str, *, has_mount: bool) -> None:
+        """Emit what reads a file's path where none is kept of it; R9 has its struct file, where `has_mount`."""
         key = Record(record.base, _KEY, record.locate("dentry")[0])
         program.look_up(self._paths, key)
         program.jump_if(R0, "!=", 0, end)
@@ -144,24 +173,34 @@ class OpenFiles:
         program.set(walk, "used", 0)
         program.get(R1, record, "dentry")
         program.set(walk, "dentry", R1)
-        program.read_field(R1, R9, "file", "f_path.mnt", is_copied=True)
-        (mount,) = get_fields(program.types, "mount", "mnt")
-        program.compute(R1, "-=", mount.offset)
-        program.set(walk, "mount", R1)
-        self._write_walk(program, walk, Record(R8, _PATH))
+        if has_mount:
+            program.read_field(R1, R9, "file", "f_path.mnt", is_copied=True)
+            (mount,) = get_fields(program.types, "mount", "mnt")
+            program.compute(R1, "-=", mount.offset)
+            program.set(walk, "mount", R1)
+        self._write_walk(program, walk, Record(R8, _PATH), has_mount=has_mount)
 
-    def _write_walk(self, program: KernelAssembly, walk: Record, path: Record) -> None:
-        """Emit the walk from an entry to the root of the mounts, as d_path goes. R9 counts its steps."""
+    def _write_walk(self, program: KernelAssembly, walk: Record, path: Record, *, has_mount: bool) -> None:
+        """Emit the walk from an entry to the root, of the mounts as d_path goes or of its file system.
+
+        R9 counts its steps.
+        """
         step, inside, onward, done = (program.make_label(name) for name in ("step", "inside", "onward", "done"))
         program.move(R9, 0)
         program.label(step)
-        program.get(R1, walk, "mount")
-        program.read_field(R1, R1, "mount", "mnt.mnt_root", is_copied=True)
-        program.get(R2, walk, "dentry")
-        program.jump_if(R1, "!=", R2, inside)
-        self._write_crossing(program, walk, done)
-        program.jump(onward)
-        program.label(inside)
+        if has_mount:
+            program.get(R1, walk, "mount")
+            program.read_field(R1, R1, "mount", "mnt.mnt_root", is_copied=True)
+            program.get(R2, walk, "dentry")
+            program.jump_if(R1, "!=", R2, inside)
+            self._write_crossing(program, walk, done)
+            program.jump(onward)
+            program.label(inside)
+        else:
+            program.get(R1, walk, "dentry")
+            program.read_field(R1, R1, "dentry", "d_parent", is_copied=True)
+            program.get(R2, walk, "dentry")
+            program.jump_if(R1, "==", R2, done)
         self._write_part(program, walk, path, done)
         program.label(onward)
         program.compute(R9, "+=", 1)
@@ -248,6 +287,11 @@ class OpenFiles:
         if path is not None and path.startswith("["):
             return path.strip("[]")
         return _KINDS.get(stat.S_IFMT(mode), "anon_inode") if mode else None
+
+
+def _find_alias(program: KernelAssembly) -> str:
+    """Return where an entry hangs in the list of its inode's names."""
+    return "d_alias" if program.has_field("dentry", "d_alias") else "d_u.d_alias"
 
 
 def _parse_path(kept: Any) -> str:

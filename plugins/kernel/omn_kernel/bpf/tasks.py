@@ -13,7 +13,7 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import make_named_column, make_text_column
 from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, make_process_column
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, Register
+from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 from omn_kernel.cgroup_names import CgroupNames
 from omn_kernel.procfs.process import find_comm, find_parent, find_process_key
 
@@ -27,6 +27,7 @@ _LAYOUTS = {
     "comm": [("comm", "S16")],
     "proc": PROCESS_FIELDS,
 }
+_WORDS = frozenset({4, 8})
 _KEYS = ("task", "proc", "cpu", "cgroup")
 _ATTRIBUTES = ("pid", "ppid")
 Fields: TypeAlias = Mapping[str, Column]
@@ -70,6 +71,23 @@ class TaskFields:
             program.copy_field(record, "comm", task, "task_struct", "comm")
         if "proc" in self.shown:
             copy_process(program, record, task)
+
+    def copy(self, program: KernelAssembly, record: Record, source: Record) -> None:
+        """Emit what copies the fields from another record that has them. R0 to R5 hold nothing after it.
+
+        Both records' registers are of R6 to R10.
+        """
+        for name, _ in self.layout:
+            offset, size = source.locate(name)
+            if size in _WORDS:
+                program.get(R1, source, name)
+                program.set(record, name, R1)
+                continue
+            program.point_at(R1, record, name)
+            program.move(R2, size)
+            program.move(R3, source.base)
+            program.compute(R3, "+=", offset)
+            program.call("probe_read_kernel")
 
     def read_task(self, row: npt.NDArray[Any], process: int, thread: int) -> None:
         """Set the fields in a record of a task that there is, from /proc; of what is gone meanwhile they stay zero.
