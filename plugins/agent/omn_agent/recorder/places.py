@@ -20,6 +20,11 @@ def get_codex_home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or "/") / ".codex")
 
 
+def get_claude_home(environment: Mapping[str, str]) -> Path:
+    """Return Claude Code's folder: `CLAUDE_CONFIG_DIR`, else `~/.claude`."""
+    return Path(environment.get("CLAUDE_CONFIG_DIR") or Path(environment.get("HOME") or "/") / ".claude")
+
+
 @attrs.frozen
 class Places:
     """A harness's session files, as its environment and its working folder say."""
@@ -32,7 +37,7 @@ class Places:
         """Return the folder below which all session files are."""
         home = Path(self.environment.get("HOME") or "/")
         if self.harness is Harness.CLAUDE:
-            return Path(self.environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+            return get_claude_home(self.environment) / "projects"
         if self.harness is Harness.CODEX:
             return get_codex_home(self.environment) / "sessions"
         if self.harness is Harness.PI:

@@ -19,6 +19,7 @@ from omn_agent.importing.fields import find_text
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
 from omn_agent.recorder.http_requests import BadRequest, HttpRequest, RequestReader
 from omn_agent.recorder.telemetry import iter_logs, iter_spans
+from omn_agent.recorder.places import get_claude_home
 from omn_core.api import MachineRefused
 
 SILENT = (
@@ -188,7 +189,7 @@ def find_exporter(environment: Mapping[str, str]) -> str | None:
     """Return what sets an exporter of the person's own: the environment, or a file of settings, which wins over it."""
     if any(name.startswith(_OWN) for name in environment):
         return "the environment"
-    home = Path(environment.get("CLAUDE_CONFIG_DIR") or Path(environment.get("HOME") or "/") / ".claude")
+    home = get_claude_home(environment)
     project = Path(".claude").absolute()
     for path in (home / "settings.json", project / "settings.json", project / "settings.local.json", _MANAGED):
         try:
