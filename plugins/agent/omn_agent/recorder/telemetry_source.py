@@ -18,8 +18,8 @@ from omn_agent.harness import Harness
 from omn_agent.importing.fields import find_text
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
 from omn_agent.recorder.http_requests import BadRequest, HttpRequest, RequestReader
-from omn_agent.recorder.telemetry import iter_logs, iter_spans
 from omn_agent.recorder.places import get_claude_home
+from omn_agent.recorder.telemetry import iter_logs, iter_spans
 from omn_core.api import MachineRefused
 
 SILENT = (
