@@ -44,6 +44,14 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("net.tcp.retransmit", "fs:proc:snmp", "omn_net.protocols:Retransmits"),
         CollectorRow("net.tcp.connect", "bpf:raw_tp", "omn_net.connects:Connects", several_processes=True),
         CollectorRow("net.tcp.lifetime", "bpf:raw_tp", "omn_net.lifetimes:Lifetimes", several_processes=True),
+        CollectorRow(
+            "net.drops",
+            "bpf:raw_tp",
+            "omn_net.drops:DroppedPackets",
+            reads_stacks=True,
+            walks=("fp", "none"),
+            symbols=("none", "local", "debuginfod"),
+        ),
         CollectorRow("net.udp", "nl:sock_diag", "omn_net.udp:UdpSockets"),
         CollectorRow("net.qdisc", "nl:route:qdisc", "omn_net.queues:QueueCounts"),
     ]

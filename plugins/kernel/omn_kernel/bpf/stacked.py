@@ -34,11 +34,12 @@ class StackedRecords(StreamCollector, ABC):
     `layout` are the fields of its own that a record has. A subclass writes programs that set them, `process` and those
     of `task_fields`, take the stack (`take_stack`) and hand the record over. A field `caller` among them is who called
     the function that a program is at the entry of (`StackTable.make_stacks`). `takes_user_stacks_only` leaves the
-    kernel's part of stacks out, `passed_over` (`StackTable`) some of its innermost.
+    kernel's part of stacks out, `passed_over` (`StackTable`) some of its innermost; `takes_kernel_stacks_only` leaves
+    out what is the program's, of events that come in whoever's time.
     """
 
     layout: Sequence[tuple[str, str]]
-    takes_user_stacks_only = False
+    takes_user_stacks_only = takes_kernel_stacks_only = False
     passed_over: tuple[str, ...] = ()
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
@@ -70,12 +71,19 @@ class StackedRecords(StreamCollector, ABC):
         `context` is a register that holds what R1 held when the program began. R0 to R5 hold nothing after it.
         """
         if self._stacks is not None:
-            self._stacks.take(program, record, context, is_user_only=self.takes_user_stacks_only)
+            self._stacks.take(
+                program,
+                record,
+                context,
+                is_user_only=self.takes_user_stacks_only,
+                is_kernel_only=self.takes_kernel_stacks_only,
+            )
 
     def attach(self, target: BoundTarget) -> None:
         """Follow what the target maps where stacks are asked for, load the programs and attach them."""
         if self._stacks is not None:
             self._followed = FollowedTasks(self.context.sysroot, self._sources)
+        if self._followed is not None and not self.takes_kernel_stacks_only:
             is_held = self.resolved.begins_held(target)
             self._task_records = TaskRecords(target, self._followed, self.context.clock(), is_held=is_held)
         super().attach(target)

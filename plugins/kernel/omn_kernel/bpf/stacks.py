@@ -53,16 +53,25 @@ class StackTable:
         self._numbers = np.zeros(0, np.int64)
         self._frames = np.zeros((0, self._most_frames), np.uint64)
 
-    def take(self, program: Assembly, record: Record, context: Register, *, is_user_only: bool = False) -> None:
+    def take(
+        self,
+        program: Assembly,
+        record: Record,
+        context: Register,
+        *,
+        is_user_only: bool = False,
+        is_kernel_only: bool = False,
+    ) -> None:
         """Emit what sets the stack's fields in a record to those of the task that runs. R0 to R5 hold nothing after it.
 
         `context` is a register that holds what R1 held when the program began. `is_user_only` leaves the kernel's part
-        out, where it would be the same of every event.
+        out, where it would be the same of every event; `is_kernel_only` that of the program, where it is anybody's.
         """
         halves = {"kernel_stack": 0, "user_stack": _USER_STACK}
-        if is_user_only:
-            del halves["kernel_stack"]
-            program.set(record, "kernel_stack", -1)
+        left_out = [name for name, is_left in zip(halves, (is_user_only, is_kernel_only), strict=True) if is_left]
+        for field in left_out:
+            del halves[field]
+            program.set(record, field, -1)
         for field, flag in halves.items():
             program.move(R1, context)
             program.load_map(R2, self._table)
