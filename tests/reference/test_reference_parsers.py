@@ -230,6 +230,12 @@ def test_what_a_tool_never_prints_is_unreadable(parser: str, text: str) -> None:
         load_parser(f"reference.parsers.{parser}")(text)
 
 
+def test_an_event_of_perf_has_its_name_without_where_it_was_counted() -> None:
+    """A modifier is left out; what stands after the colon of a tracepoint is its name."""
+    text = "1,,task:task_newtask,1615420,100.00,,\n102,,page-faults:u,1615420,100.00,,\n"
+    assert parse_perf_stat(text) == {"task:task_newtask": 1, "page-faults": 102}
+
+
 def test_what_perf_could_not_count_is_no_figure() -> None:
     """An event that was not counted is absent, and one that was shared or not supported is the tool's own loss."""
     figures = parse_perf_stat(read_capture("formats/perf-6.8-stat.format.txt"))

@@ -60,6 +60,19 @@ step("forked")
     )
 
 
+def execute_programs(count: int) -> Workload:
+    """Execute true(1) so many times, each waited for. Steps: `ready` before the first, `executed` after the last."""
+    return make_workload(
+        f"execute {count} programs",
+        f"""
+step("ready")
+for _ in range({count}):
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], {{}}), 0)
+step("executed")
+""",
+    )
+
+
 def fault_steadily(pages: int, period_ns: int) -> Workload:
     """Touch so many fresh pages in each period, paced by the clock, until it is ended. Step: `ready`."""
     return make_workload(
@@ -357,8 +370,8 @@ def wait_blocked(pid: int, timeout_s: float) -> None:
 
 _OWN = frozenset(
     {
-        "open_descriptors", "start_threads", "fork_children", "fork_steadily", "fault_steadily", "mix_checksums",
-        "read_steadily", "write_through", "contend", "sleep_often", "sleep_steadily", "change_cpus", "share_cpu",
-        "send_datagrams", "send_steadily", "connect_locally", "open_udp_sockets",
+        "open_descriptors", "start_threads", "fork_children", "execute_programs", "fork_steadily", "fault_steadily",
+        "mix_checksums", "read_steadily", "write_through", "contend", "sleep_often", "sleep_steadily", "change_cpus",
+        "share_cpu", "send_datagrams", "send_steadily", "connect_locally", "open_udp_sockets",
     }
 )  # fmt: skip

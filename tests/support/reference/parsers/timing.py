@@ -19,6 +19,8 @@ _VERBOSE = {
     "File system outputs": ("written_bytes", 512),
 }
 _EVENT_UNITS = {"msec": 10**6, "": 1}
+_MODIFIERS = re.compile(":[ukhGHpPSDIWeb]+$")
+"""What perf adds to an event's name of where it was counted; a tracepoint's own name has a colon in it."""
 
 
 def parse_time_verbose(text: str) -> Figures:
@@ -60,7 +62,7 @@ def parse_perf_stat(text: str) -> Figures:
         elif parse_number(share) < 100:
             raise ToolLossError(f"perf counted {event} for {share} % of the time")
         else:
-            found[event.partition(":")[0]] = parse_number(value) * _EVENT_UNITS[unit]
+            found[_MODIFIERS.sub("", event)] = parse_number(value) * _EVENT_UNITS[unit]
     if not found:
         raise ToolLossError(f"perf: {', '.join(refused)}") if refused else UnreadableError("no event")
     return found
