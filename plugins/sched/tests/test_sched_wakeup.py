@@ -44,10 +44,11 @@ static void spin(long ns) {
     long end = now.tv_sec * 1000000000 + now.tv_nsec + ns;
     do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); while (now.tv_sec * 1000000000 + now.tv_nsec < end);
 }
+static struct rusage before;
 static void say(const char *who) {
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
-    printf("%s %d %ld %ld\\n", who, getpid(), used.ru_nvcsw, used.ru_nivcsw);
+    printf("%s %d %ld %ld\\n", who, getpid(), used.ru_nvcsw - before.ru_nvcsw, used.ru_nivcsw - before.ru_nivcsw);
     fflush(stdout);
 }
 int main(int argc, char **argv) {
@@ -62,6 +63,7 @@ int main(int argc, char **argv) {
     if (pipe(there) || pipe(back) || sched_setaffinity(0, sizeof one, &one)) return 1;
     if (sched_setscheduler(0, SCHED_FIFO, &first)) return 77;
     pid_t child = fork();
+    getrusage(RUSAGE_SELF, &before);
     for (int i = 0; i < rounds; i++) {
         if (child) {
             if (write(there[1], &byte, 1) != 1) return 2;

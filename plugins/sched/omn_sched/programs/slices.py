@@ -84,14 +84,23 @@ class SlicePrograms:
         program.set(turn, "woken_ns", 0)
 
     def _begin_where_the_kernel_did(self, program: KernelAssembly, turn: Record) -> None:
-        """Take when a task got its cpu from the kernel's account: some switches pass no tracepoint."""
+        """Take when a task got its cpu from the kernel's account: some switches pass no tracepoint.
+
+        While it runs its account of waits is what it was when it arrived.
+        """
         program.read_field(R9, R7, "task_struct", "se.cfs_rq.rq.clock")
         program.read_field(R1, R7, "task_struct", "sched_info.last_arrival")
         program.compute(R9, "-=", R1)
         read_clock(program, R0)
         program.compute(R0, "-=", R9)
+        program.get(R1, turn, "left_ns")
+        with program.when(R0, "<", R1):
+            program.move(R0, R1)
         program.set(turn, "began_ns", R0)
         self._set_unknown(program, turn)
+        with program.when(R1, "!=", 0):
+            program.read_field(R9, R7, "task_struct", "sched_info.run_delay")
+            self._set_gap(program, turn)
         self._fields.write(program, turn, R7)
 
     def _write_arriving(self, program: KernelAssembly, first: Record) -> None:
@@ -112,13 +121,13 @@ class SlicePrograms:
         program.set(turn, "began_ns", R0)
         program.get(R1, turn, "left_ns")
         with program.when(R1, "!=", 0):
+            read_queue_time(program, R9, R7)
             self._set_gap(program, turn)
         program.set(turn, "left_ns", 0)
         self._fields.write(program, turn, R7)
 
     def _set_gap(self, program: KernelAssembly, turn: Record) -> None:
-        """Set what the task that comes was off the cpu, what of it it waited for one, and how long it was awake."""
-        read_queue_time(program, R9, R7)
+        """Set what of the gap before a turn the task waited for a cpu, which R9 says since ever, and was awake."""
         program.get(R1, turn, "waited_ns")
         program.compute(R9, "-=", R1)
         program.get(R0, turn, "began_ns")
@@ -126,6 +135,8 @@ class SlicePrograms:
         with program.when(R2, "!=", 0):
             program.move(R1, R0)
             program.compute(R1, "-=", R2)
+            with program.when(R1, "s<", 0):
+                program.move(R1, 0)
             program.set(turn, "wake_to_run_ns", R1)
         program.get(R1, turn, "left_ns")
         program.compute(R0, "-=", R1)
