@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omn_core.api import ABSENT as NO_NAME
-from omn_core.api import BoundTarget, Column, Names, ResolvedRequest, RunContext
+from omn_core.api import Batch, BoundTarget, Column, Names, ResolvedRequest, RunContext
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.choosing import ChosenCollector
 from omn_kernel.bpf.collecting import ProgramCollector
@@ -128,13 +128,25 @@ class TracedRows(TracedPrograms, RowCollector):
         divides = self.resolved.is_divided_by
         self._labels = [one for one in self.tracer.labels if divides(one.name) or one.name in called]
         self._value = self._find_value()
-        self._has_buckets = self._value is not None and any(emit.name == "hist" for emit in self.resolved.emits)
+        is_polled = self.resolved.mode == "poll"
+        self._has_buckets = (
+            not is_polled and self._value is not None and any(emit.name == "hist" for emit in self.resolved.emits)
+        )
         # Only of times has a row its exact total beside the mean: what counts has a row for each number that it can be.
         self._is_counted = self._value is not None and self.resolved.entry.attributes.get(self._value) != "ns"
         labels = [(label.name, label.layout) for label in self._labels]
         own = [*labels, *([_MEASURED] if self._is_counted else []), _BUCKET]
         self.key = np.dtype([*own, *self.task_fields.layout], align=True)
         super().open_maps()
+
+    def sample(self, now_ns: int) -> Batch:
+        """Take the rows. Of a polled source an interval in which nothing happened is a zero, where nothing divides."""
+        batch = super().sample(now_ns)
+        if len(batch) or self.resolved.mode != "poll" or self._labels or self.task_fields.shown:
+            return batch
+        names = [name for name in (self._value, self.tracer.unit) if name is not None]
+        zeros = {name: Column(np.zeros(1, np.int64)) for name in names}
+        return Batch(np.array([self.context.clock()], np.int64), None, {}, zeros)
 
     def _find_value(self) -> str | None:
         """Find what rows add up, None where each event counts one and has no other figure."""
