@@ -7,6 +7,8 @@ from omn_kernel.bpf.tracing import Tracer
 
 from omn_core.api import ResolvedRequest
 from omn_sched.programs import wakeups
+from omn_sched.programs.interrupts import DeferredInterrupts, LineInterrupts, RaisedInterrupts
+from omn_sched.programs.migrations import TaskMigrations
 from omn_sched.programs.runqlat import RunQueueWaits
 from omn_sched.programs.switches import SwitchesAway
 
@@ -30,3 +32,23 @@ class Wakeups(TracedEvents):
         """Make what follows woken threads until they run only where that time is asked for."""
         labels = [label for label in wakeups.LABELS if resolved.shows(label.name)]
         return (wakeups.WakeupTimes if resolved.shows("wake_to_run_ns") else wakeups.Wakeups)(labels)
+
+
+class Migrations(TracedEvents):
+    """Each move of a task to another cpu, or the sums of them."""
+
+    tracer = TaskMigrations
+
+
+class Interrupts(TracedEvents):
+    """Each interrupt of a line that was served, or the sums or the histogram of them."""
+
+    tracer = LineInterrupts
+
+
+class SoftInterrupts(TracedEvents):
+    """Each piece of deferred interrupt work that was served, or the sums or the histogram of them."""
+
+    def make_tracer(self, resolved: ResolvedRequest) -> Tracer:
+        """Make what sees work raised only where it is asked how long that waited."""
+        return RaisedInterrupts() if resolved.shows("raised_to_served_ns") else DeferredInterrupts()

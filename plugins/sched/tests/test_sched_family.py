@@ -141,7 +141,6 @@ COUNT = ("-m", "count", "-e", "count")
         (("sched.irq", *COUNT, "--", "true"), 2, "ask for the machine"),
         (("sched.softirq", *COUNT, "--pid", "1", "-d", "1s"), 2, "ask for the machine"),
         (("sched.runqlen", "--pid", "1", "-d", "1s"), 2, "ask sched.runqlat"),
-        (("sched.migrations", *COUNT[:2], "-e", "topk@comm", "--system", "-d", "1s"), 3, "sched_migrate_task"),
         (("sched.numa_balance", *COUNT, "--", "true"), 3, "memory nodes"),
         (("sched.switches", *COUNT, "--keys", "irq", "--system", "-d", "1s"), 2, "irq"),
     ],

@@ -69,14 +69,18 @@ class OnCpus:
     cpus: tuple[int, ...]
 
     def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
-        """Emit the comparison with each cpu."""
+        """Emit the comparison with each cpu, and with the idle task's number."""
+        self.keep_cpu(program, otherwise)
+        AnyTask().keep(program, task, otherwise)
+
+    def keep_cpu(self, program: KernelAssembly, otherwise: str) -> None:
+        """Emit what goes to a label on another cpu. R0 to R5 hold nothing of the program's after it."""
         here = program.make_label("here")
         program.call("get_smp_processor_id")
         for cpu in self.cpus:
             program.jump_if(R0, "==", cpu, here)
         program.jump(otherwise)
         program.label(here)
-        AnyTask().keep(program, task, otherwise)
 
 
 @attrs.frozen

@@ -10,8 +10,6 @@ from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, Register
 from omn_kernel.bpf.tracing import ABSENT, Tracing
 
-from omn_sched.softirqs import SOFTIRQS
-
 _SERVED = np.dtype([("irq", np.int64), ("softirq", np.int64)])
 """Each one more than the kernel's number, since a map begins with zeros."""
 _PLACE = np.dtype([("place", np.uint32)])
@@ -63,8 +61,3 @@ class Served:
     def close(self) -> None:
         """Let go of the map."""
         self._table.close()
-
-
-def name_softirq(number: int) -> str | None:
-    """Name a kind of deferred interrupt work, None for none."""
-    return SOFTIRQS[number] if 0 <= number < len(SOFTIRQS) else None

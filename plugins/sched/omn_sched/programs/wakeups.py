@@ -19,7 +19,8 @@ from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
 from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
 from omn_kernel.bpf.tracing import ABSENT, Label, Tracer, Tracing
 
-from omn_sched.programs.served import Served, name_softirq
+from omn_sched.programs.served import Served
+from omn_sched.softirqs import name_softirq
 
 _CONTEXTS = {context: context.name.lower() for context in CpuContext}
 _NUMBERS = {"": "pid", "_pid": "tgid"}
