@@ -2,7 +2,7 @@
 
 The child is a fork of omn that waits on a pipe. A byte releases it into one execve; the pipe's end, because omn died,
 makes it exit: no child is ever left behind stopped. It stays in omn's process group and session with omn's stdin,
-stdout, stderr and terminal, and signal dispositions and mask are those it would have without omn.
+stdout, stderr and terminal; signal dispositions, mask and capabilities are those it would have without omn.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import attrs
 from omn_core.errors import MachineRefused, RunFailed
 from omn_core.run import linux
 from omn_core.run.linux_exec import Exec, make_program_environment
+from omn_core.run.linux_privileges import find_lent, give_up
 from omn_core.run.search import explain_refusal
 
 _READY = b"r"
@@ -114,11 +115,13 @@ def launch(plan: LaunchPlan) -> Launched:
         raise _refuse_process(error) from error
     release_read, release_write, status_read, status_write = pipes
     # A signal between the fork and the child's own dispositions would run omn's handlers in the child.
+    lent = find_lent()
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     try:
         pid = _fork()
         if pid == 0:
             os.close(release_write)
+            give_up(lent)
             _be_the_child(plan, call, outputs, mask, (release_read, status_write))
     except OSError as error:
         os.close(release_write)
