@@ -169,7 +169,9 @@ def test_without_the_capability_drops_are_the_machines_refusal(omn: Command) -> 
 
 @pytest.mark.spec("KRN-2")
 @pytest.mark.parametrize("has_typed_pointers", [True, False])
-@pytest.mark.parametrize("source", ["net.drops", "net.tcp.connect", "net.tcp.lifetime", "net.tcp.retransmit"])
+@pytest.mark.parametrize(
+    "source", ["net.drops", "net.softirq", "net.tcp.connect", "net.tcp.lifetime", "net.tcp.retransmit"]
+)
 def test_programs_load_with_pointers_of_types_and_as_numbers(
     drive_events: DriveEvents, monkeypatch: pytest.MonkeyPatch, source: str, has_typed_pointers: bool
 ) -> None:
