@@ -19,6 +19,9 @@ from omn_agent.machine.model import Machine
 TRANSCRIPT_OBSERVED = "transcript-observed"
 """The timing of what was read from a session file's stamps."""
 
+NATIVE_DURATION = "native-duration"
+"""The timing of what the harness itself measured, and told."""
+
 
 @attrs.frozen
 class Usage:

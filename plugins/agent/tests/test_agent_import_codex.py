@@ -12,6 +12,7 @@ import zstandard
 from agent_sessions import codex_count, codex_event, codex_line, codex_meta, stamp, write_lines
 from omn_agent.encoding.write import write_recording
 from omn_agent.harness import Harness
+from omn_agent.importing.fields import parse_time
 from omn_agent.importing.read import read_recording
 from omn_agent.recording import Capture
 from perfetto_reading import read_trace
@@ -133,6 +134,28 @@ def test_the_persons_turn_as_a_completed_item_or_as_a_message(tmp_path: Path) ->
     captures = {capture.session_id: capture for capture in read(tmp_path)}
     assert [prompt.text for prompt in captures["one"].prompts] == ["prune"]
     assert [prompt.text for prompt in captures["two"].prompts] == ["graft"]
+
+
+def test_a_tool_lasts_as_long_as_its_completed_item_says(tmp_path: Path) -> None:
+    """From when it began, which is later than when it was asked for; an item of no call adds no tool."""
+    begun_ms = parse_time(stamp(2)) // 1_000_000  # type: ignore[operator]  # it is a time
+    done = {"type": "CommandExecution", "id": "c1", "exit_code": 3, "command": ["make"], "stdout": "RESULTWORD"}
+    times = {"started_at_ms": begun_ms + 400, "completed_at_ms": begun_ms + 900}
+    rows = [
+        codex_meta(0, "one"),
+        *(item(1, "function_call", name="shell", call_id=call, arguments="{}") for call in ("c1", "c2", "c3")),
+        codex_event(3, "item_completed", item=done, **times),
+        codex_event(3, "item_completed", item={**done, "id": "c2"}, completed_at_ms=begun_ms),
+        codex_event(3, "item_completed", item={**done, "id": "another"}, **times),
+        *(item(5, "function_call_output", call_id=call, output="x") for call in ("c1", "c2", "c3")),
+    ]
+    (capture,) = read(write_lines(tmp_path / "rollout-1.jsonl", rows))
+    measured, *others = capture.tools
+    assert (measured.start_ns, measured.end_ns) == ((begun_ms + 400) * 1_000_000, (begun_ms + 900) * 1_000_000)
+    assert (measured.timing, measured.duration_ns, measured.is_error) == ("native-duration", 500_000_000, True)
+    assert [(tool.timing, (tool.end_ns or 0) - (tool.start_ns or 0)) for tool in others] == [
+        ("transcript-observed", 4 * 10**9)
+    ] * 2
 
 
 def test_a_record_for_each_response_goes_before_every_count(tmp_path: Path) -> None:

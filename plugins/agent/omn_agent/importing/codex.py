@@ -24,7 +24,7 @@ from omn_agent.importing.fields import (
 )
 from omn_agent.importing.lines import DISK, Account, Files
 from omn_agent.importing.session import Session
-from omn_agent.recording import TRANSCRIPT_OBSERVED, Compaction
+from omn_agent.recording import NATIVE_DURATION, TRANSCRIPT_OBSERVED, Compaction
 from omn_core.api import RequestError
 
 _ENVELOPES = frozenset(
@@ -40,6 +40,7 @@ _ENVELOPES = frozenset(
     }
 )
 _BARE = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
+_MILLISECOND = 1_000_000
 INSTRUCTIONS = ("<", "# AGENTS.md")
 """How a user's message begins that nobody typed: instructions and the environment, put before the first turn."""
 
@@ -157,6 +158,7 @@ def _make_session(rollout: Rollout, by_id: dict[str, Rollout], account: Account)
             continue
         session.note_time(ts_ns)
         _take(session, ts_ns, kind, payload)
+    _measure_tools(session, own)
     _add_prompts(session, own)
     _add_compactions(session, own)
     before = rollout.records[:replayed]
@@ -202,6 +204,26 @@ def _take_item(session: Session, ts_ns: int, item: dict[str, Any]) -> None:
         child = find_text(output, "agent_id") if tool.name == "spawn_agent" else None
         if child is not None:
             session.delegate(tool, child)
+
+
+def _measure_tools(session: Session, records: Sequence[Record]) -> None:
+    """Take when a tool began and was done where a completed item says so: calls are in files when they were asked for.
+
+    What an item has no call for is a part of another call, such as a script's, and no file says of which.
+    """
+    for _, kind, payload, _ in records:
+        item = get_object(payload, "item")
+        tool = session.tools.get(find_text(item, "id") or "")
+        if kind != "event_msg" or payload.get("type") != "item_completed" or tool is None:
+            continue
+        started_ms, completed_ms = find_count(payload, "started_at_ms"), find_count(payload, "completed_at_ms")
+        if started_ms is None or completed_ms is None or not 0 < started_ms <= completed_ms:
+            continue
+        tool.start_ns, tool.end_ns = started_ms * _MILLISECOND, completed_ms * _MILLISECOND
+        tool.duration_ns, tool.timing = tool.end_ns - tool.start_ns, NATIVE_DURATION
+        code = find_count(item, "exit_code")
+        if tool.is_error is None and code is not None:
+            tool.is_error = code != 0
 
 
 def _add_prompts(session: Session, records: Sequence[Record]) -> None:

@@ -22,13 +22,12 @@ from omn_agent.importing.fields import (
 )
 from omn_agent.importing.lines import DISK, Account, Files
 from omn_agent.importing.session import Session, make_usage
-from omn_agent.recording import Usage
+from omn_agent.recording import NATIVE_DURATION, Usage
 from omn_core.api import RequestError
 
 _SCHEMAS = (1, "1")
 _METADATA = "runtime.session.metadata"
 _SESSION = "runtime.session"
-_NATIVE_DURATION = "native-duration"
 _SAME_MODEL = "same-as-main"
 
 
@@ -146,7 +145,7 @@ def _take_completed(reading: _Reading, session: Session, event: dict[str, Any], 
     duration_ms = find_count(event, "duration_ms")
     if duration_ms is not None:
         response.start_ns = ts_ns - duration_ms * 1_000_000
-        response.timing = _NATIVE_DURATION
+        response.timing = NATIVE_DURATION
         session.note_time(response.start_ns)
     if usage.input_tokens is not None:
         session.context.append((ts_ns, usage.input_tokens))

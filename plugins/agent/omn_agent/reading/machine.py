@@ -9,6 +9,9 @@ from omn_agent.reading.captures import Reading
 from omn_agent.reading.figures import compute_union
 from omn_agent.reading.processes import ReadProcess, ReadTool, give_processes, make_tools
 
+_STAMP_NS = 1_000_000
+"""What harnesses and their files stamp in: whole milliseconds, cut off, so that an end may be so much later."""
+
 
 def make_machine_report(reading: Reading) -> dict[str, Any] | None:
     """Return what files hold of the machine, None where none was recorded beside its agent."""
@@ -38,7 +41,7 @@ def _describe_run(path: str, args: dict[str, Any]) -> dict[str, Any]:
 
 def _describe_tool(tool: ReadTool, processes: Sequence[ReadProcess]) -> dict[str, Any]:
     """Return what a tool's processes did. Those that outlived it are told apart: their figures are not its own."""
-    own = [process for process in tool.processes if process.end_ns <= tool.end_ns]
+    own = [process for process in tool.processes if process.end_ns <= tool.end_ns + _STAMP_NS]
     lives = [
         (max(process.span.start_ns, tool.start_ns), min(process.end_ns, tool.end_ns)) for process in tool.processes
     ]

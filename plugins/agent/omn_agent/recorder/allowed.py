@@ -185,7 +185,8 @@ _ALLOWED = {
             "role call_id name status agent_id turn_id history_mode success thread_id"
         ),
         numbers=(
-            "ordinal subagent_history_start_ordinal end_ordinal_exclusive end_byte_offset model_context_window "
+            "started_at_ms completed_at_ms ordinal subagent_history_start_ordinal end_ordinal_exclusive "
+            "end_byte_offset model_context_window "
             "exit_code input_tokens cached_input_tokens cache_write_input_tokens output_tokens "
             "reasoning_output_tokens total_tokens"
         ),

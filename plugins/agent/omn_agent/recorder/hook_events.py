@@ -17,10 +17,9 @@ from omn_agent.importing.fields import find_count, find_text
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.findings import Findings, Window
-from omn_agent.recording import Compaction, Prompt, Tool
+from omn_agent.recording import NATIVE_DURATION, Compaction, Prompt, Tool
 
 HOOK_DISPATCH = "hook-dispatch"
-NATIVE_DURATION = "native-duration"
 
 _DELEGATING = ("Task", "Agent", "spawn_agent")
 _NEAR_NS = 10_000_000_000
