@@ -92,7 +92,8 @@ def test_each_tool_has_its_processes_and_what_they_did(bench: Bench) -> None:
     assert (work["processes"], work["evidence"], work["outliving"], work["disputed"]) == (2, ["temporal"], 0, 0)
     assert work["in_processes_ns"] + work["harness_ns"] == work["length_ns"]
     assert 80_000_000 + SLEEP_S * 1e9 <= work["in_processes_ns"] <= work["length_ns"]
-    assert 0 < work["figures"]["mem.rss"]["value"] <= made["work"][3]
+    # The kernel's largest is of counters that each cpu adds to in batches, and statm's are exact.
+    assert 0 < work["figures"]["mem.rss"]["value"] <= made["work"][3] + (1 << 20)
     if is_root:
         figures = {name: row["value"] for name, row in work["figures"].items()}
         assert SLEEP_S * 1e9 <= figures["sched.offcpu"] <= work["in_processes_ns"] * 2
