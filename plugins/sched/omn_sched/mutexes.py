@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,26 +12,27 @@ from omn_kernel.bpf.filters import OneProcess
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
+from omn_kernel.bpf.probed import ProbedRecords
 from omn_kernel.bpf.spans import SpanRecords
 from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
 from omn_kernel.bpf.tracing import ABSENT
-from omn_kernel.bpf.user_functions import UserFunctions
+from omn_kernel.bpf.user_functions import UserFunction
 from omn_kernel.procfs.process import has_ended
 
-from omn_core.api import Batch, BoundTarget, Column, MachineRefused
+from omn_core.api import BoundTarget, Column
 from omn_sched.programs.mutex import FIELDS, KEY, MOST_HELD, MutexPrograms
 
 Records = npt.NDArray[Any]
 
 
-class Mutexes(SpanRecords):
+class Mutexes(ProbedRecords, SpanRecords):
     """An event for each lock that is let go, and for each that is waited for or held when the window closes."""
 
+    function = "pthread_mutex_lock"
+    remedy = "ask sched.futex, which sees what any lock of a program sleeps in"
     layout = FIELDS
     began = "began_ns"
     lasted = "wait_ns"
-    takes_user_stacks_only = True
-    is_multi = False
 
     def open_maps(self) -> None:
         """Open the way that records come, who waits for a mutex, and which are held."""
@@ -38,17 +40,16 @@ class Mutexes(SpanRecords):
         self._waiting = self.hold(TaskStates("mutex_waits", self.record))
         self._held_mutexes = self.hold(Map(MapType.HASH, "mutexes_held", KEY, self.record, MOST_HELD))
         self._lost = self.hold(LostCounter())
-        self._files: tuple[str, ...] = ()
-        self._late: tuple[str, ...] = ()
 
-    def write_programs(self, target: BoundTarget) -> None:
-        """Load the programs on the functions of the files that the target maps, and what forgets threads."""
+    def list_functions(self, target: BoundTarget) -> Sequence[UserFunction]:
+        """List the programs on the functions, and load what forgets threads."""
         self.count_lost(self._lost, f"mutexes found no room among the {MOST_HELD} that are held")
         self.count_lost(self._waiting.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
         for program, hook in self._waiting.write_programs(self.types):
             self.programs.load(program, hook)
         self._thread = target.tid
-        written = MutexPrograms(
+        return MutexPrograms(
+            # Who has a mutex may be another thread than the one that is asked about.
             self.tasks.filter if target.tid is None else OneProcess(target.processes[0].pid),
             target.tid,
             self.task_fields,
@@ -57,34 +58,7 @@ class Mutexes(SpanRecords):
             self.take_stack,
             self.transport,
             self._lost,
-        )
-        self._functions = self.hold(
-            UserFunctions(self.programs, self.types, written.list_functions(), is_multi=self.is_multi)
-        )
-        is_held = self.resolved.begins_held(target)
-        self._functions.load(target, is_held=is_held)
-        if not is_held and not self._functions.files:
-            named = " ".join(str(handle.pid) for handle in target.processes)
-            raise MachineRefused(
-                f"no file that process {named} maps has a function pthread_mutex_lock by its symbols",
-                "ask sched.futex, which sees what any lock of a program sleeps in",
-            )
-
-    def attach(self, target: BoundTarget) -> None:
-        """Attach, and probe what the processes map that descend from the target's."""
-        super().attach(target)
-        self._functions.look(self.tasks.list_processes())
-        self._functions.late.clear()
-
-    def sample(self, now_ns: int) -> Batch:
-        """Copy what came, and probe what processes map that began or executed another program."""
-        self._functions.look(self.tasks.list_processes())
-        return super().sample(now_ns)
-
-    def detach(self) -> None:
-        """Keep what is waited for and held still."""
-        super().detach()
-        self._files, self._late = tuple(self._functions.files), tuple(self._functions.late)
+        ).list_functions()
 
     def get_spans(self) -> Map:
         """Return the mutexes that are held."""
@@ -119,16 +93,6 @@ class Mutexes(SpanRecords):
             comm = make_text_column(records["holder_comm"], names)
             made["holder_comm"] = Column(np.where(is_contended, comm.values, -1), None, names)
         return Columns(keys, {**made, **attributes}, stack=self.make_stacks(records))
-
-    def facts(self) -> tuple[str, ...]:
-        """Say whose functions were probed, and what could not be named."""
-        probed = f"probed: {', '.join(self._files)}" if self._files else "no file that was mapped has the functions"
-        return (probed, *super().facts())
-
-    def degradations(self) -> tuple[str, ...]:
-        """Say which files were probed after a process had mapped them."""
-        late = f"probed after a process had mapped them, what it locked before is not there: {', '.join(self._late)}"
-        return (*([late] if self._late else []), *super().degradations())
 
 
 class MutexLinks(Mutexes):

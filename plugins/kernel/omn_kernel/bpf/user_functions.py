@@ -57,6 +57,11 @@ def read_user_result(program: KernelAssembly, target: Register, context: Registe
     _read_register(program, target, context, "ax" if program.has_field("pt_regs", "ax") else "regs[0]")
 
 
+def read_user_stack(program: KernelAssembly, target: Register, context: Register) -> None:
+    """Emit what sets a register to where the program's stack stands."""
+    _read_register(program, target, context, "sp")
+
+
 def read_caller(program: KernelAssembly, target: Register, context: Register) -> None:
     """Emit what sets a register to where the function that is entered returns to; 0 where that cannot be read.
 
