@@ -61,13 +61,15 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("mem.page_alloc", "fs:proc:vmstat", "omn_mem.allocated:MachineAllocations"),
         _trace_stacks("mem.reclaim", "omn_mem.reclaim:Reclaims"),
         _trace_stacks("mem.compaction", "omn_mem.compaction:Compactions"),
+        _trace_stacks("mem.heap.alloc", "omn_mem.allocations:AllocationLinks", "bpf:uprobe_multi"),
+        _trace_stacks("mem.heap.alloc", "omn_mem.allocations:Allocations", "bpf:uprobe"),
     ]
 
 
-def _trace_stacks(source: str, factory: str) -> CollectorRow:
+def _trace_stacks(source: str, factory: str, backend: str = "bpf:raw_tp") -> CollectorRow:
     return CollectorRow(
         source,
-        "bpf:raw_tp",
+        backend,
         factory,
         several_processes=True,
         reads_stacks=True,
