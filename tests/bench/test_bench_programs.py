@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from loop_devices import Loop
 from omn_kernel.privileges import read_privileges
 from program_costs import PING_PONG, measure_programs, timing_programs
 
-CALLS, SWITCHES = 300_000, 20_000
+CALLS, SWITCHES, REQUESTS = 300_000, 20_000, 5_000
 LEAST_TIMES_BELOW_STRACE = 20
 LOOP = """
 import os, sys, time
@@ -28,6 +32,20 @@ tracepoint:raw_syscalls:sys_exit
     $begun = @begun[tid];
     if ($begun) { @[pid, comm, args->id, args->ret < 0] = hist(nsecs - $begun); }
     delete(@begun[tid]);
+}
+"""
+READS = """
+import mmap, os, sys
+memory, file = mmap.mmap(-1, 4096), os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+for block in range(int(sys.argv[2])): os.preadv(file, [memory], block * 4096)
+"""
+BPFTRACE_REQUESTS = """
+tracepoint:block:block_rq_issue { @begun[args->dev, args->sector] = nsecs; }
+tracepoint:block:block_rq_complete
+{
+    $begun = @begun[args->dev, args->sector];
+    if ($begun) { @[args->dev] = hist(nsecs - $begun); }
+    delete(@begun[args->dev, args->sector]);
 }
 """
 BPFTRACE_SWITCHES = """
@@ -48,6 +66,21 @@ def run_ping_pong() -> None:
     subprocess.run([sys.executable, "-c", PING_PONG, str(SWITCHES)], check=True)
 
 
+def run_reads() -> None:
+    """Read a loop device past the page cache, block after block."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can set a loop device up")
+    if shutil.which("losetup") is None:
+        pytest.skip("losetup is not installed here")
+    with tempfile.NamedTemporaryFile() as image:
+        image.truncate(REQUESTS * 4096)
+        loop = Loop(Path(image.name))
+        try:
+            subprocess.run([sys.executable, "-S", "-c", READS, loop.path, str(REQUESTS)], check=True)
+        finally:
+            loop.detach()
+
+
 @pytest.mark.parametrize(
     ("asked", "programs", "script", "ours_least", "work"),
     [
@@ -59,8 +92,9 @@ def run_ping_pong() -> None:
             2 * SWITCHES,
             run_ping_pong,
         ),
+        (("io.latency", "-e", "hist"), 2, BPFTRACE_REQUESTS, 2 * REQUESTS, run_reads),
     ],
-    ids=["proc.syscall", "sched.switches"],
+    ids=["proc.syscall", "sched.switches", "io.latency"],
 )
 def test_a_run_costs_no_more_than_in_bpftrace(
     omn: Any, asked: tuple[str, ...], programs: int, script: str, ours_least: int, work: Callable[[], object]

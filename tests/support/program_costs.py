@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,14 @@ def read_programs(pid: int) -> list[Spent]:
     return list(found.values())
 
 
+def stir_disk() -> None:
+    """Have a block written, for programs that run for nothing else."""
+    with tempfile.TemporaryFile() as file:
+        file.write(b"x")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def measure_programs(
     argv: Sequence[str], programs: int, environment: dict[str, str], work: Callable[[], object]
 ) -> Spent:
@@ -67,6 +76,7 @@ def measure_programs(
     with subprocess.Popen(argv, stdout=quiet, stderr=quiet, env=environment) as running:
         while len(before := read_programs(running.pid)) < programs or not any(one.runs for one in before):
             assert running.poll() is None, f"{argv[0]} ended"
+            stir_disk()
         work()
         after = read_programs(running.pid)
         running.terminate()

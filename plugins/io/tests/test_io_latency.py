@@ -132,6 +132,39 @@ def test_a_histogram_of_a_device_is_built_in_the_kernel(loop: Loop, omn: Command
     assert low <= hist["sum"] < high
 
 
+@pytest.mark.spec("KRN-4")
+def test_a_histogram_is_fios_own_bucket_by_bucket(loop: Loop, omn: Command, tmp_path: Path) -> None:
+    """As many requests as fio made, and none longer than fio saw it: up to each bound at least as many are shorter.
+
+    What fio has besides is the way to the device and back: the quickest quarter is in its bucket or the one below.
+    """
+    if shutil.which("fio") is None:
+        pytest.skip("fio is not installed here")
+    # One request for each of fio's calls: the device takes them whole.
+    Path(f"/sys/block/{loop.name}/queue/max_sectors_kb").write_text("512")
+    out = tmp_path / "fio.json"
+    job = ["--name=job", f"--filename={loop.path}", "--rw=read", "--bs=512k", "--size=64m", "--direct=1"]
+    fio = ["fio", *job, "--ioengine=psync", "--invalidate=0", "--output-format=json+", f"--output={out}"]
+    ran = omn("io.latency", "--dev", loop.name, "-e", "hist", "--format", "json", "--", *fio)
+    assert ran.code == 0, ran.stderr
+    buckets = [(one["high"], one["count"]) for one in find_value(ran.result, "hist")["buckets"]]
+    (told,) = json.loads(out.read_text())["jobs"]
+    own = {int(ns): count for ns, count in told["read"]["clat_ns"]["bins"].items()}
+    made = sum(own.values())
+    assert sum(count for _, count in buckets) == made == 128
+
+    def count_below(bound: float) -> int:
+        # A bin of fio's is called by its middle, and is a sixty-fourth wide.
+        return sum(count for ns, count in own.items() if ns * (1 + 1 / 64) < bound)
+
+    seen = 0
+    for high, count in buckets:
+        seen += count
+        assert seen >= count_below(high), (high, buckets, own)
+    quarter = next(high for high, _ in buckets if sum(count for bound, count in buckets if bound <= high) >= made / 4)
+    assert count_below(quarter * 2 * (1 + 1 / 32)) >= made / 4
+
+
 @pytest.mark.spec("REQ-7")
 def test_a_filter_takes_the_requests_one_by_one(loop: Loop, omn: Command, tmp_path: Path) -> None:
     """What a program cannot compare in the kernel is compared after it, and what it left out is counted."""
