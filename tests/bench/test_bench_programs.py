@@ -16,7 +16,7 @@ from loop_devices import Loop
 from omn_kernel.privileges import read_privileges
 from program_costs import PING_PONG, measure_programs, timing_programs
 
-CALLS, SWITCHES, REQUESTS = 300_000, 20_000, 5_000
+CALLS, SWITCHES, REQUESTS, PAGES, FORKS = 300_000, 20_000, 5_000, 100_000, 1_000
 LEAST_TIMES_BELOW_STRACE = 20
 LOOP = """
 import os, sys, time
@@ -54,6 +54,12 @@ tracepoint:sched:sched_switch
     if (args->prev_pid) { printf("%lu %d %d %s %d\\n", nsecs, args->prev_pid, cpu, args->prev_comm, args->prev_state); }
 }
 """
+BPFTRACE_PAGES = """
+tracepoint:kmem:mm_page_alloc { @[args->order, comm] = sum(4096 << args->order); }
+"""
+BPFTRACE_SIGNALS = """
+tracepoint:signal:signal_generate { @[args->sig, args->comm, comm, args->result] = count(); }
+"""
 
 
 def run_loop(*before: str, count: int = CALLS) -> float:
@@ -81,6 +87,17 @@ def run_reads() -> None:
             loop.detach()
 
 
+def touch_pages() -> None:
+    program = f"import mmap; pages = mmap.mmap(-1, {PAGES} * mmap.PAGESIZE); pages.madvise(mmap.MADV_NOHUGEPAGE)"
+    touch = f"for page in range({PAGES}): pages[page * mmap.PAGESIZE] = 1"
+    subprocess.run([sys.executable, "-c", f"{program}\n{touch}"], check=True)
+
+
+def fork_children() -> None:
+    program = f"import os\nfor _ in range({FORKS}): os.fork() or os._exit(0); os.wait()"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 @pytest.mark.parametrize(
     ("asked", "programs", "script", "ours_least", "work"),
     [
@@ -93,8 +110,22 @@ def run_reads() -> None:
             run_ping_pong,
         ),
         (("io.latency", "-e", "hist"), 2, BPFTRACE_REQUESTS, 2 * REQUESTS, run_reads),
+        (
+            ("mem.page_alloc", "-m", "count", "-e", "topk:10@order", "--keys", "comm"),
+            1,
+            BPFTRACE_PAGES,
+            PAGES,
+            touch_pages,
+        ),
+        (
+            ("proc.signals", "-m", "count", "-e", "topk:10@signal", "-e", "topk@sender_comm", "--keys", "comm,op"),
+            1,
+            BPFTRACE_SIGNALS,
+            FORKS,
+            fork_children,
+        ),
     ],
-    ids=["proc.syscall", "sched.switches", "io.latency"],
+    ids=["proc.syscall", "sched.switches", "io.latency", "mem.page_alloc", "proc.signals"],
 )
 def test_a_run_costs_no_more_than_in_bpftrace(
     omn: Any, asked: tuple[str, ...], programs: int, script: str, ours_least: int, work: Callable[[], object]
