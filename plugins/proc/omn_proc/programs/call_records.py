@@ -18,7 +18,7 @@ from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import StackedRecords
-from omn_kernel.bpf.system_calls import read_call_argument, read_compat
+from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.syscalls import find_syscall
 
@@ -51,6 +51,7 @@ _PATHS = {
 }
 """Which argument of a call is a path, or another name that ends in a zero byte; the first of them."""
 _ENDLESS = ("exit", "exit_group")
+_BIRTHS = ("clone", "clone3", "fork", "vfork")
 _POSITION = np.dtype([("position", np.uint32)])
 _NUMBER = np.dtype([("number", np.uint32)])
 _MOST_NUMBERS = 1024
@@ -143,6 +144,19 @@ class CallPrograms:
         program.set(call, "path_bytes", R0)
         program.label(end)
 
+    def _leave_born(self, program: KernelAssembly) -> None:
+        """Leave out a task's first return, of the call that its parent made: it has begun nothing."""
+        counted = program.make_label("counted")
+        program.read_argument(R1, R6, 1)
+        program.jump_if(R1, "!=", 0, counted)
+        program.read_argument(R8, R6, 0)
+        read_call_number(program, R9, R8)
+        for name in _BIRTHS:
+            number = find_syscall(name)
+            if number is not None:
+                program.jump_if(R9, "==", number, "done")
+        program.label(counted)
+
     def write_exit(self, program: KernelAssembly) -> None:
         """Write sys_exit(registers, result)."""
         program.move(R6, R1)
@@ -163,6 +177,7 @@ class CallPrograms:
         program.set(call, "began_ns", 0)
         program.jump("done")
         program.label("unknown")
+        self._leave_born(program)
         self.collector.tasks.filter.keep(program, R7, "done")
         self.unknown.emit_count(program)
         program.label("done")
