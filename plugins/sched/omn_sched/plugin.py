@@ -38,6 +38,7 @@ def omn_collectors() -> list[CollectorRow]:
         _trace("sched.migrations", "Migrations"),
         _trace("sched.irq", "Interrupts"),
         _trace("sched.softirq", "SoftInterrupts"),
+        CollectorRow("sched.runqlen", "bpf:perf_event", "omn_sched.run_queues:QueueLengths"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
         CollectorRow("sched.softirq", "fs:proc:softirqs", "omn_sched.interrupts:SoftInterrupts"),

@@ -162,6 +162,8 @@ def test_a_launched_programs_turns_begin_with_it(omn: Command, tmp_path: Any) ->
 
 def test_a_turn_that_outlasts_the_window_counts_the_window(catalog: Catalog) -> None:
     """A thread that never leaves its cpu passes no tracepoint, and is what keeps it all the same."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("keeping a cpu takes another, and this process has one")
     cpu = max(os.sched_getaffinity(0))
     with (
         started(ALONE) as program,
