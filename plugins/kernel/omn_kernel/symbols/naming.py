@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import attrs
 import numpy as np
 
 from omn_kernel.symbols.demangling import demangle
@@ -64,20 +63,20 @@ class Namer:
         spelt = [(name or b"").decode("utf-8", "surrogateescape") for name in names]
         for number, linked, name in zip(wanted, spelt, demangle(spelt), strict=True):
             self._made[number] = len(symbols)
-            symbols.append(
-                attrs.evolve(
-                    self._like,
-                    name=name or None,
-                    mangled=linked if linked != name else None,
-                    start=functions.get_start(number),
-                    named_by=(self._named_by or functions.get_source(number)) if name else None,
-                )
-            )
+            named_by = (self._named_by or functions.get_source(number)) if name else None
+            mangled = linked if linked != name else None
+            symbols.append(self._make_like(functions.get_start(number), name or None, named_by, mangled))
         return np.array([self._made[number] for number in numbers], np.int64)
 
     def _make_unnamed(self, address: int, symbols: list[Symbol]) -> int:
         key = address if self._is_file else 0
         if key not in self._unnamed:
             self._unnamed[key] = len(symbols)
-            symbols.append(attrs.evolve(self._like, start=key))
+            symbols.append(self._make_like(key))
         return self._unnamed[key]
+
+    def _make_like(
+        self, start: int, name: str | None = None, named_by: str | None = None, mangled: str | None = None
+    ) -> Symbol:
+        like = self._like
+        return Symbol(name, like.path, start, named_by, mangled, like.build_id, like.is_kernel)
