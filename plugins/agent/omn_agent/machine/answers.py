@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,10 +37,10 @@ def make_answers(document: Document, left_out: Sequence[LeftOut], asked: int, ha
         for result in own:
             for pid, figure in _iter_figures(result, has_content):
                 by_pid.setdefault(pid, []).append(figure)
-        counted = [life.pid for life in machine.lives]
+        counted = Counter(life.pid for life in machine.lives)
         for life in machine.lives:
             life.name = life.name if has_content else None
-            if counted.count(life.pid) == 1:  # of a number that two processes had nobody can tell them apart
+            if counted[life.pid] == 1:  # of a number that two processes had nobody can tell them apart
                 life.figures += by_pid.get(life.pid, [])
     machine.tracks = [track for result in own for track in _iter_tracks(result, has_content)]
     return b"".join(json.dumps(part).encode() + b"\n" for part in machine.iter_plain())

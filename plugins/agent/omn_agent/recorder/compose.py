@@ -81,11 +81,12 @@ def _make_machine(content: JournalContent, degradations: list[str]) -> Machine |
         if content.begin.get("is_accompanied") is True and content.end is None:
             degradations.append(LOST)
         return None
-    clients = {(find_count(event.payload, "client"), event.stamp_ns) for event in content.events}
+    clients: dict[int | None, list[int]] = {}
+    for event in content.events:
+        clients.setdefault(find_count(event.payload, "client"), []).append(event.stamp_ns)
     for life in machine.lives or ():
-        life.is_recorder = any(
-            pid == life.pid and (life.start_ns or 0) <= ts_ns <= (life.end_ns or ts_ns) for pid, ts_ns in clients
-        )
+        stamps = clients.get(life.pid, ())
+        life.is_recorder = any((life.start_ns or 0) <= ts_ns <= (life.end_ns or ts_ns) for ts_ns in stamps)
     return machine
 
 
