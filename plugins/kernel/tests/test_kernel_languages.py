@@ -184,3 +184,47 @@ def test_calls_of_rust_are_spelt_as_its_source_has_them_in_both_manglings(tmp_pa
     is_legacy = "_ZN4tree6engine4burn" in run_tool("nm", str(programs[0]))  # what rustc does unasked changes one day
     stacks = list_inside(profile(omn, *programs), "tree::engine::burn", "tree::main")
     assert stacks == ({LEGACY, V0} if is_legacy else {V0})
+
+
+PYTHON = """
+import os, time
+def leaf(n):
+    total = 0
+    for i in range(n):
+        total += i * i
+    return total
+def caller():
+    end = time.process_time() + 0.15
+    while time.process_time() < end:
+        leaf(20000)
+caller()
+os.unlink(f"/tmp/perf-{os.getpid()}.map")
+"""
+
+
+def find_python() -> str:
+    """Find an interpreter that writes perf maps (3.12). Skips where none that is on the path does."""
+    for minor in (12, 13, 14):
+        found = shutil.which(f"python3.{minor}")
+        probe = "import os, sys; sys.activate_stack_trampoline('perf'); os.unlink(f'/tmp/perf-{os.getpid()}.map')"
+        if found is not None and subprocess.run([found, "-c", probe], capture_output=True, check=False).returncode == 0:
+            return found
+    pytest.skip("no CPython that writes perf maps (3.12) is installed here")
+
+
+@pytest.mark.spec("STK-3", "STK-7")
+def test_functions_of_python_are_named_by_the_map_that_it_writes(tmp_path: Path, omn: Command) -> None:
+    """Under `-X perf` the interpreter's own callees stand inside the function; who called that is not made up."""
+    python = find_python()
+    script = tmp_path / "burn.py"
+    script.write_text(PYTHON)
+    words = ("--stack", "dwarf", "--hz", "1999", "--format", "json", "--", python, "-X", "perf", str(script))
+    done = omn("cpu.profile", "-e", "stack", *words)
+    if done.code == 1:
+        pytest.skip(f"perf events are closed to this user: {done.stderr}")
+    rows = done.result["series"][0]["emits"]["stack"]["rows"]
+    function = f"py::leaf:{script}"
+    inside = [row for row in rows if function in row["frames"]]
+    assert sum(row["weight"] for row in inside) > 100_000_000
+    assert {row["frames"][-1] for row in inside} == {function}
+    assert {row["named_by"][-1] for row in inside} == {"perf-map"}
