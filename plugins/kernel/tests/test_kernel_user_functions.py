@@ -12,7 +12,7 @@ from compiled import compile_c, list_symbols
 from omn_kernel.elf.functions import find_functions, find_offset
 from omn_kernel.elf.image import read_image
 from omn_kernel.elf.needed import read_needed
-from omn_kernel.elf.source import File
+from omn_kernel.elf.source import ElfError, File
 from omn_kernel.libraries import find_program, iter_mapped_files
 from omn_kernel.symbols.mappings import parse_mappings
 
@@ -34,6 +34,18 @@ def test_functions_stand_where_nm_says(tmp_path: Path) -> None:
         assert found == {name: (find_offset(image.segments, address),) for name, address in known.items()}
         code = bytes(file.read(found["one"][0], 4))
     assert len(code) == 4
+
+
+def test_a_hostile_file_costs_no_more_than_its_size(tmp_path: Path) -> None:
+    """One of which a hundred functions have one name is no file that a linker made."""
+    functions = "".join(f'int f{n}(void) {{ return {n}; }}\n__asm__(".set twin{n:03}, f{n}");' for n in range(100))
+    path = compile_c(tmp_path, "twins", functions + "int main(void) { return 0; }", "-O1")
+    content = path.read_bytes()
+    for number in range(100):
+        content = content.replace(b"twin%03d\0" % number, b"twin\0\0\0\0")
+    path.write_bytes(content)
+    with File(str(path)) as file, pytest.raises(ElfError, match="have one name"):
+        find_functions(read_image(file), {"twin"})
 
 
 def test_each_version_of_a_library_function_is_found() -> None:

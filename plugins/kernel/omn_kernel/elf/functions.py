@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from omn_kernel.elf.image import PF_X, PT_LOAD, Image, Segment
+from omn_kernel.elf.source import ElfError
 from omn_kernel.elf.tables import (
     SHN_UNDEF,
     STT_FUNC,
@@ -15,11 +16,15 @@ from omn_kernel.elf.tables import (
     read_static_symbols,
 )
 
+_MOST_NAMED, _MOST_STRINGS = 64, 1 << 16
+"""How many functions of one file may have one of the names, and how often names may stand among its strings."""
+
 
 def find_functions(image: Image, names: Collection[str]) -> Mapping[str, tuple[int, ...]]:
     """Find where functions begin, as offsets in the file: of each name that is there, one for each version of it.
 
-    Names are the linker's, without a version. Raises ElfError where the symbol tables cannot be read.
+    Names are the linker's, without a version. Raises ElfError where the symbol tables cannot be read, or name more
+    functions so than any linker makes.
     """
     found: dict[str, set[int]] = {}
     for table in (read_dynamic_symbols(image), read_static_symbols(image)):
@@ -27,12 +32,16 @@ def find_functions(image: Image, names: Collection[str]) -> Mapping[str, tuple[i
             offset = find_offset(image.segments, address)
             if offset is not None:
                 found.setdefault(name, set()).add(offset)
+        if any(len(offsets) > _MOST_NAMED for offsets in found.values()):
+            raise ElfError(f"more than {_MOST_NAMED} of its functions have one name")
     return {name: tuple(sorted(offsets)) for name, offsets in found.items()}
 
 
 def _find(table: SymbolTable, names: Collection[str]) -> list[tuple[str, int]]:
     """Find the functions of some names, each with its address; a table may have a million others."""
     places = {place: name for name in names for place in _iter_places(table.strings, name.encode())}
+    if len(places) > _MOST_STRINGS:
+        raise ElfError(f"a name stands more than {_MOST_STRINGS} times among its strings")
     records = table.records
     is_function = (records["section"] != SHN_UNDEF) & ((records["info"] & 0xF) == STT_FUNC)
     chosen = records[is_function & np.isin(records["name"], list(places))]
@@ -42,9 +51,11 @@ def _find(table: SymbolTable, names: Collection[str]) -> list[tuple[str, int]]:
 def _iter_places(strings: bytes, name: bytes) -> Iterator[int]:
     """Yield where a name stands among strings, as the end of another too: linkers keep both once."""
     at = strings.find(name)
-    while at >= 0:
+    found = 0
+    while at >= 0 and found <= _MOST_STRINGS:
         # A static table spells the version with the name.
         if strings[at + len(name) : at + len(name) + 1] in (b"", b"\0", b"@"):
+            found += 1
             yield at
         at = strings.find(name, at + 1)
 
