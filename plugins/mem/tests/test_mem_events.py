@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
+from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.registers import R1, R6, R7
+from omn_kernel.btf.kernel import read_kernel_btf
+from omn_kernel.btf.spelling import spell_tracepoint
 from omn_kernel.cgroup import find_hierarchies
 from omn_kernel.mounts import read_mounts
 from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.task import PAGE_BYTES
+from omn_mem.programs import victims
 
 from omn_core.api import BoundTarget, EmitSpec, MachineRefused, ProbeContext, Target
 from omn_core.model.catalog import Catalog
@@ -103,6 +109,43 @@ def test_processes_that_are_killed_for_want_of_memory_are_counted_and_named(
     assert machine["series"][0]["emits"]["count"]["value"] >= 3
     assert grouped["backend"] == "fs:cgroup1:oom_control"
     assert grouped["series"][0]["emits"]["count"]["value"] == 3
+
+
+@needs_programs
+@pytest.mark.spec("SRC-5")
+def test_a_victim_that_is_marked_by_its_number_is_known_by_its_signal(
+    registry: Registry, catalog: Catalog, limited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As older kernels mark it: who the kernel sent SIGKILL in the same task's time; not who was killed by hand."""
+    monkeypatch.setattr(victims, "spell_tracepoint", lambda *_: ("int",))
+
+    def write(self: victims.Victims, program: KernelAssembly, tracing: Any) -> None:
+        """Have the number that this kernel hands over with the task."""
+        number = program.reserve(np.dtype([("number", np.uint64)]))
+        program.move(R6, R1)
+        program.read_argument(R7, R6, 0)
+        program.read_field(R1, R7, "task_struct", "pid")
+        program.set(number, "number", R1)
+        program.point_at(R1, number)
+        real(self, program, tracing)
+
+    real = victims.Victims.write_mark_of_number
+    if len(read_shape("mark_victim")) > 1:
+        monkeypatch.setattr(victims.Victims, "write_mark_of_number", write)
+    with drive(registry, catalog, "mem.oom", bind_machine(), "task", mode="trace") as driver:
+        subprocess.run(["sh", "-c", "kill -KILL $$"], check=False)
+        argv = [sys.executable, "-S", "-c", KILLED, str(limited), str(tmp_path / "killed")]
+        subprocess.run(argv, check=True)
+    told = [pid for pid, _ in json.loads((tmp_path / "killed").read_text())]
+    assert [row["task"] for row in driver.rows if row["task"] in told] == told
+    assert all(row["rss_bytes"] > LIMIT // 2 for row in driver.rows)
+
+
+def read_shape(tracepoint: str) -> tuple[str, ...]:
+    types = read_kernel_btf("/")
+    identifier = types.find_tracepoint(tracepoint)
+    assert identifier is not None
+    return spell_tracepoint(types, identifier)
 
 
 @pytest.mark.spec("CAT-11", "RUN-10")
