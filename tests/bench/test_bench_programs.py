@@ -16,7 +16,7 @@ from loop_devices import Loop
 from omn_kernel.privileges import read_privileges
 from program_costs import PING_PONG, measure_programs, timing_programs
 
-CALLS, SWITCHES, REQUESTS, PAGES, FORKS = 300_000, 20_000, 5_000, 100_000, 1_000
+CALLS, SWITCHES, REQUESTS, PAGES, FORKS, CONNECTS = 300_000, 20_000, 5_000, 100_000, 1_000, 5_000
 LEAST_TIMES_BELOW_STRACE = 20
 LOOP = """
 import os, sys, time
@@ -57,6 +57,27 @@ tracepoint:sched:sched_switch
 BPFTRACE_PAGES = """
 tracepoint:kmem:mm_page_alloc { @[args->order, comm] = sum(4096 << args->order); }
 """
+BPFTRACE_CONNECTS = """
+tracepoint:sock:inet_sock_set_state
+{
+    if (args->newstate == 2) { @asked[args->skaddr] = nsecs; @comm[args->skaddr] = comm; }
+    if (args->oldstate == 2) {
+        $asked = @asked[args->skaddr];
+        if ($asked) {
+            printf("%s %d %d\\n", @comm[args->skaddr], nsecs - $asked, args->dport);
+            delete(@asked[args->skaddr]);
+            delete(@comm[args->skaddr]);
+        }
+    }
+}
+"""
+CONNECT = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    for _ in range(int(sys.argv[1])):
+        with socket.create_connection(listener.getsockname()):
+            listener.accept()[0].close()
+"""
 BPFTRACE_SIGNALS = """
 tracepoint:signal:signal_generate { @[args->sig, args->comm, comm, args->result] = count(); }
 """
@@ -70,6 +91,10 @@ def run_loop(*before: str, count: int = CALLS) -> float:
 
 def run_ping_pong() -> None:
     subprocess.run([sys.executable, "-c", PING_PONG, str(SWITCHES)], check=True)
+
+
+def run_connects() -> None:
+    subprocess.run([sys.executable, "-c", CONNECT, str(CONNECTS)], check=True)
 
 
 def run_reads() -> None:
@@ -124,8 +149,15 @@ def fork_children() -> None:
             FORKS,
             fork_children,
         ),
+        (
+            ("net.tcp.connect", "-m", "trace", "-e", "topk:10@comm", "-e", "topk:10@remote_port"),
+            1,
+            BPFTRACE_CONNECTS,
+            6 * CONNECTS,
+            run_connects,
+        ),
     ],
-    ids=["proc.syscall", "sched.switches", "io.latency", "mem.page_alloc", "proc.signals"],
+    ids=["proc.syscall", "sched.switches", "io.latency", "mem.page_alloc", "proc.signals", "net.tcp.connect"],
 )
 def test_a_run_costs_no_more_than_in_bpftrace(
     omn: Any, asked: tuple[str, ...], programs: int, script: str, ours_least: int, work: Callable[[], object]

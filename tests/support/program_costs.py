@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +69,12 @@ def stir_disk() -> None:
         os.fsync(file.fileno())
 
 
+def stir_network() -> None:
+    """Have a connection made on the loopback, and closed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
+        listener.accept()[0].close()
+
+
 def measure_programs(
     argv: Sequence[str], programs: int, environment: dict[str, str], work: Callable[[], object]
 ) -> Spent:
@@ -77,6 +84,7 @@ def measure_programs(
         while len(before := read_programs(running.pid)) < programs or not any(one.runs for one in before):
             assert running.poll() is None, f"{argv[0]} ended"
             stir_disk()
+            stir_network()
         work()
         after = read_programs(running.pid)
         running.terminate()
