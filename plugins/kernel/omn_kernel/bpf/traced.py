@@ -158,7 +158,8 @@ class TracedRows(TracedPrograms, RowCollector):
     def reserve(self, program: KernelAssembly) -> Record:
         """Reserve the measured values and the labels alone, with nothing of the stack left in a text."""
         event = program.reserve(np.dtype(self.lay_out(self.tracer.labels) or [("nothing", "u8")]))
-        program.clear(event)
+        if any(label.layout.startswith("S") for label in self.tracer.labels):
+            program.clear(event)
         return event
 
     def write(
