@@ -65,6 +65,7 @@ def test_claude_code_and_its_subagent_are_recorded_by_their_hooks(place: Place, 
     trace = place.record(
         content, "claude", "-p", "PROMPTWORD", "--allowedTools", "Bash", "Agent", ANTHROPIC_BASE_URL=place.provider,
         ANTHROPIC_API_KEY="none", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", IS_SANDBOX="1",
+        options=("--telemetry",),
     )  # fmt: skip
     main, child = trace.one("profile (1)"), trace.one("profile (2)")
     assert child.args["parent_session"] == main.args["session_id"]
@@ -72,6 +73,10 @@ def test_claude_code_and_its_subagent_are_recorded_by_their_hooks(place: Place, 
     for tool in (trace.one("Bash"), trace.one("Agent")):
         assert tool.args["timing"] == "native-duration"
         assert 200_000_000 <= tool.end - tool.start <= tool.args["dispatch_ns"]
+        assert len(tool.args["trace_span"]) == 16
+    for response in trace.named("response"):
+        assert response.args["timing"] == "request-including-retries"
+        assert 0 < response.args["ttft_ms"] <= (response.end - response.start) / 1e6
     assert not [row for row in trace.slices if "incomplete" in row.args or "started_before_capture" in row.args]
     assert len(trace.named("response")) == 4
     assert read_maxima(trace, "Input tokens") == [200, 200]

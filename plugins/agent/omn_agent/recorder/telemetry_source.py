@@ -29,6 +29,7 @@ SILENT = (
 _ASKED = {
     "CLAUDE_CODE_ENABLE_TELEMETRY": "1",
     "CLAUDE_CODE_ENHANCED_TELEMETRY_BETA": "1",
+    "CLAUDE_CODE_PROPAGATE_TRACEPARENT": "1",
     "OTEL_LOGS_EXPORTER": "otlp",
     "OTEL_TRACES_EXPORTER": "otlp",
     "OTEL_METRICS_EXPORTER": "none",
@@ -41,7 +42,10 @@ _ASKED = {
     "OTEL_LOG_RAW_API_BODIES": "0",
     "OTEL_LOG_ASSISTANT_RESPONSES": "0",
 }
-"""What makes Claude Code tell, once a second, and nothing of what anybody wrote."""
+"""What makes Claude Code tell, once a second, and nothing of what anybody wrote.
+
+What a tool runs has the tool's span by default only where the requests go to Anthropic itself.
+"""
 
 _TOKEN_HEADER = "x-omn-recorder"  # noqa: S105  # the header's name
 _OWN = ("CLAUDE_CODE_ENABLE_TELEMETRY", "OTEL_")
