@@ -222,11 +222,15 @@ static int restore(struct state *state, const struct rule *rule, uint64_t number
 /* Go to the caller. Return 1 where there is one, 0 with the reason where the walk ends. */
 int omn_step(struct state *state, const struct omn_frame_table *table, uint64_t place, const struct entry *entry)
 {
-    struct machine machine = {.location = entry->start};
+    struct machine machine; /* not cleared whole: the saved rows are most of it, and written before they are read */
     uint64_t registers[OMN_REGISTERS], frame;
     uint32_t known = 0;
     const struct rule *back = &machine.row.rules[entry->common.return_register];
 
+    memset(&machine.row, 0, sizeof machine.row);
+    memset(&machine.initial, 0, sizeof machine.initial); /* what a common record restores to is unspecified */
+    machine.saved_count = 0;
+    machine.location = entry->start;
     if (!run(state, table, &machine, entry->common.program, &entry->common, ~(uint64_t)0))
         return 0;
     machine.initial = machine.row;

@@ -140,8 +140,10 @@ class Walker:
             ffi.from_buffer("uint32_t[]", lengths),
             ffi.from_buffer("uint8_t[]", reasons),
         )
-        walked = np.arange(deepest) < lengths[:, None]
-        return addresses[walked], exact[walked].astype(bool), lengths.astype(np.int64), reasons
+        longest = int(lengths.max(initial=0))  # few walks are near as deep as they may be
+        walked = np.arange(longest) < lengths[:, None]
+        kept, are_exact = addresses[:, :longest][walked], exact[:, :longest][walked]
+        return kept, are_exact.astype(bool), lengths.astype(np.int64), reasons
 
     def _given(self, copied: CopiedStacks) -> tuple[Any, Any, int, int, Any, Any, Any, Any]:
         """Return what every native walk is given first."""
