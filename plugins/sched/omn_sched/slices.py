@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 from omn_kernel.bpf.columns import Columns, make_named_column
 from omn_kernel.bpf.hooks import RawTracepoint
-from omn_kernel.bpf.loading import load
+from omn_kernel.bpf.loading import LoadedProgram, load
+from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.spans import SpanRecords
@@ -16,12 +20,13 @@ from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
 from omn_kernel.bpf.tracing import ABSENT
 from omn_kernel.sysfs import read_cpus
 
-from omn_core.api import BoundTarget, Column
+from omn_core.api import BoundTarget, Column, Losses, MachineRefused
 from omn_sched.off_cpu_times import name_state
 from omn_sched.programs.slices import FIELDS, GAPS, SlicePrograms
 
 _ON_CPU = 0xFFFFFFFF
 """No state of the kernel's: that of a thread which has not left."""
+_HIDDEN = "turns ended where no tracepoint was passed"
 
 
 class Slices(SpanRecords):
@@ -39,6 +44,8 @@ class Slices(SpanRecords):
         """Open the way that records come, and the threads that are known."""
         super().open_maps()
         self._states = self.hold(TaskStates("slices", self.record))
+        self._hidden = self.hold(LostCounter())
+        self._cut_short = 0
 
     def get_spans(self) -> Map:
         """Return the threads that are known."""
@@ -49,7 +56,8 @@ class Slices(SpanRecords):
         self.count_lost(self._states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
         for program, hook in self._states.write_programs(self.types):
             self.programs.load(program, hook)
-        self._written = SlicePrograms(self.tasks, self.task_fields, self._states, self.transport)
+        self.count_lost(self._hidden, _HIDDEN)
+        self._written = SlicePrograms(self.tasks, self.task_fields, self._states, self.transport, self._hidden)
         self.load_tracepoint("sched_wakeup_new", self._written.write_new)
         self.load_tracepoint("sched_switch", self._written.write_switch)
         if self.resolved.shows("wake_to_run_ns"):
@@ -60,19 +68,27 @@ class Slices(SpanRecords):
     def attach(self, target: BoundTarget) -> None:
         """Attach, and begin with who is on a cpu."""
         super().attach(target)
+        self._marking = self.hold(self._load("mark_running", self._written.write_marking))
         if not self.resolved.begins_held(target):
-            self._begin_with_running()
+            with self._load("find_running", self._written.write_running) as finding:
+                _run_everywhere(finding)
 
-    def _begin_with_running(self) -> None:
-        """Remember the threads that are on a cpu now, by a program that is run on each."""
-        program = KernelAssembly("find_running", self.types, has_typed_pointers=False)
-        self._written.write_running(program)
-        with load(program.assemble(), RawTracepoint("sched_switch")) as loaded:
-            for cpu in read_cpus("/", "online"):
-                loaded.run_on(cpu)
+    def _load(self, name: str, write: Callable[[KernelAssembly], None]) -> LoadedProgram:
+        """Load a program that is run on each cpu, over the thread that is there."""
+        program = KernelAssembly(name, self.types, has_typed_pointers=False)
+        write(program)
+        return load(program.assemble(), RawTracepoint("sched_switch"))
+
+    def detach(self) -> None:
+        """Mark the turns that are on, and keep them. What is not on a cpu ended where no tracepoint was passed."""
+        _run_everywhere(self._marking)
+        super().detach()
 
     def end_at(self, records: npt.NDArray[Any], left: npt.NDArray[Any], closed_ns: int) -> tuple[npt.NDArray[Any], int]:
-        """End at the close what had not ended then, for no reason."""
+        """End at the close what had not ended then, for no reason. One that nobody saw end is lost."""
+        is_on = left["is_on"] != 0
+        self._cut_short = int(np.count_nonzero(~is_on & (left["began_ns"] < closed_ns)))
+        left = left[is_on]
         records["state"][(records["ns"] > closed_ns) & (records["began_ns"] < closed_ns)] = _ON_CPU
         left["state"] = _ON_CPU
         return super().end_at(records, left, closed_ns)
@@ -88,6 +104,21 @@ class Slices(SpanRecords):
         state = make_named_column(records["state"], _name_end, names)
         slices = Column(np.ones(len(records), np.int64))
         return Columns(keys, {**measured, "state": state, "slices": slices, **attributes})
+
+    def losses(self) -> Losses:
+        """Return the records that found no room, and the turns whose end passed no tracepoint."""
+        losses = super().losses()
+        if not self._cut_short:
+            return losses
+        reasons = (*losses.reasons, f"{self._cut_short} turns that no tracepoint ended were on no cpu at the close")
+        return attrs.evolve(losses, dropped=losses.dropped + self._cut_short, reasons=reasons)
+
+
+def _run_everywhere(program: LoadedProgram) -> None:
+    """Run a program once on each cpu that is online; one that goes offline meanwhile has no thread on it."""
+    for cpu in read_cpus("/", "online"):
+        with suppress(MachineRefused):
+            program.run_on(cpu)
 
 
 def _name_end(state: int) -> str | None:

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 from omn_kernel.bpf import running
 from omn_kernel.bpf.assembly import Assembled
@@ -19,6 +21,7 @@ from omn_kernel.bpf.hooks import TypedTracepoint
 from omn_kernel.bpf.loading import Hook, LoadedProgram, load
 from omn_kernel.btf.kernel import PATH
 from omn_kernel.privileges import read_privileges
+from omn_kernel.procfs.process import read_stat
 from omn_sched.slices import Slices
 
 from omn_core.api import BoundTarget, EmitSpec, MachineRefused
@@ -180,3 +183,21 @@ def test_a_turn_that_outlasts_the_window_counts_the_window(catalog: Catalog) -> 
         assert rows[-1]["slice_ns"] > 0
         assert collector.fields()["unfinished"] == 1
     assert {row["cpu"] for row in of_cpu.rows} == {cpu}
+
+
+def test_a_turn_that_no_tracepoint_ended_is_lost(catalog: Catalog) -> None:
+    """Whose thread is on no cpu at the close has left unseen, and does not count until there."""
+    with started("print('ready', flush=True)\nimport sys\nsys.stdin.read()") as program:
+        while read_stat("/", program.pid).state != "S":
+            os.sched_yield()
+        with drive(catalog, bind_processes(program.pid)) as driver:
+            collector = driver.collector
+            assert isinstance(collector, Slices)
+            row = np.zeros((), collector.record)
+            row["began_ns"] = time.monotonic_ns()
+            collector.get_spans().update((program.pid,), row)
+            driver.sample()
+        assert driver.rows == []
+        losses = driver.collector.losses()
+    assert losses.dropped == 1
+    assert losses.reasons == ("1 turns that no tracepoint ended were on no cpu at the close",)

@@ -7,6 +7,7 @@ thread was off the cpu is known when it comes back, and goes with the turn that 
 from __future__ import annotations
 
 from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
@@ -28,16 +29,26 @@ FIELDS = [
     ("waited_ns", "u8"),
     ("woken_ns", "u8"),
     ("state", "u4"),
+    ("is_on", "u4"),
 ]
 """What is kept of a thread: when it got its cpu, 0 for not on one; else when it left, what it had waited then, and when
-it was woken since."""
+it was woken since. `is_on` is set at the end, of those that were found on a cpu."""
+
+_APART_NS = 100_000
+"""How far the beginning that was seen and the kernel's account of it may lie apart, by their clocks."""
 
 
 class SlicePrograms:
-    """Writes the programs on sched_switch, on wakeups, and what begins with whoever runs."""
+    """Writes the programs on sched_switch, on wakeups, and those that begin and end with whoever runs.
 
-    def __init__(self, tasks: TargetTasks, fields: TaskFields, states: TaskStates, transport: Transport) -> None:
+    `hidden` counts turns whose end passed no tracepoint.
+    """
+
+    def __init__(
+        self, tasks: TargetTasks, fields: TaskFields, states: TaskStates, transport: Transport, hidden: LostCounter
+    ) -> None:
         self._tasks = tasks
+        self._hidden = hidden
         self._fields = fields
         self._states = states
         self._transport = transport
@@ -65,16 +76,24 @@ class SlicePrograms:
         program.label("known")
         program.move(R8, R0)
         turn = Record(R8, self._states.state)
+        read_clock(program, R0)
+        program.set(turn, "ns", R0)
+        self._find_arrival(program, turn)
         program.get(R1, turn, "began_ns")
-        program.jump_if(R1, "!=", 0, "began")
-        self._begin_where_the_kernel_did(program, turn)
+        program.jump_if(R1, "==", 0, "unseen")
+        program.compute(R1, "+=", _APART_NS)
+        program.jump_if(R9, "<=", R1, "began")
+        # It left and came back since, and no tracepoint was passed.
+        self._hidden.emit_count(program)
+        program.set(turn, "left_ns", 0)
+        program.label("unseen")
+        self._begin_at_arrival(program, turn)
         program.label("began")
         read_leaving_state(program, R9, R6, R7)
         program.set(turn, "state", R9)
         read_queue_time(program, R9, R7)
         program.set(turn, "waited_ns", R9)
-        read_clock(program, R0)
-        program.set(turn, "ns", R0)
+        program.get(R0, turn, "ns")
         program.set(turn, "left_ns", R0)
         program.get(R1, turn, "began_ns")
         program.compute(R0, "-=", R1)
@@ -83,20 +102,24 @@ class SlicePrograms:
         program.set(turn, "began_ns", 0)
         program.set(turn, "woken_ns", 0)
 
-    def _begin_where_the_kernel_did(self, program: KernelAssembly, turn: Record) -> None:
-        """Take when a task got its cpu from the kernel's account: some switches pass no tracepoint.
-
-        While it runs its account of waits is what it was when it arrived.
-        """
+    def _find_arrival(self, program: KernelAssembly, turn: Record) -> None:
+        """Set R9 to when the task that leaves got its cpu by the kernel's account, which its queue's clock counts."""
         program.read_field(R9, R7, "task_struct", "se.cfs_rq.rq.clock")
         program.read_field(R1, R7, "task_struct", "sched_info.last_arrival")
         program.compute(R9, "-=", R1)
-        read_clock(program, R0)
-        program.compute(R0, "-=", R9)
+        program.get(R1, turn, "ns")
+        program.compute(R1, "-=", R9)
+        program.move(R9, R1)
+
+    def _begin_at_arrival(self, program: KernelAssembly, turn: Record) -> None:
+        """Begin a turn whose beginning passed no tracepoint at R9, but not before the task left.
+
+        While it runs its account of waits is what it was when it arrived.
+        """
         program.get(R1, turn, "left_ns")
-        with program.when(R0, "<", R1):
-            program.move(R0, R1)
-        program.set(turn, "began_ns", R0)
+        with program.when(R9, "<", R1):
+            program.move(R9, R1)
+        program.set(turn, "began_ns", R9)
         self._set_unknown(program, turn)
         with program.when(R1, "!=", 0):
             program.read_field(R9, R7, "task_struct", "sched_info.run_delay")
@@ -116,6 +139,9 @@ class SlicePrograms:
         program.label("back")
         program.move(R8, R0)
         turn = Record(R8, self._states.state)
+        program.get(R1, turn, "began_ns")
+        with program.when(R1, "!=", 0):
+            self._hidden.emit_count(program)
         self._set_unknown(program, turn)
         read_clock(program, R0)
         program.set(turn, "began_ns", R0)
@@ -167,6 +193,14 @@ class SlicePrograms:
         self._begin(program, turn)
         self._states.put(program, R7, turn)
         program.label("done")
+        program.leave(0)
+
+    def write_marking(self, program: KernelAssembly) -> None:
+        """Write what marks the turn of the task that runs as one that is on still."""
+        program.point_to_current(R7)
+        turn = self._states.look_up(program, R7)
+        with program.when(R0, "!=", 0):
+            program.set(turn, "is_on", 1)
         program.leave(0)
 
     def write_wakeup(self, program: KernelAssembly) -> None:
