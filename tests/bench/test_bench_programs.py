@@ -82,6 +82,21 @@ BPFTRACE_SIGNALS = """
 tracepoint:signal:signal_generate { @[args->sig, args->comm, comm, args->result] = count(); }
 """
 
+BPFTRACE_WAKEUPS = """
+tracepoint:sched:sched_waking { @[comm, args->comm] = count(); }
+"""
+BPFTRACE_SLICES = """
+tracepoint:sched:sched_switch
+{
+    $began = @began[args->prev_pid];
+    if ($began) {
+        printf("%lu %d %s %d %lu\\n", nsecs, args->prev_pid, args->prev_comm, args->prev_state, nsecs - $began);
+    }
+    delete(@began[args->prev_pid]);
+    if (args->next_pid) { @began[args->next_pid] = nsecs; }
+}
+"""
+
 
 def run_loop(*before: str, count: int = CALLS) -> float:
     """Run the loop of calls under a command, and return the nanoseconds that a call took."""
@@ -156,8 +171,25 @@ def fork_children() -> None:
             6 * CONNECTS,
             run_connects,
         ),
+        (
+            ("sched.wakeup", "-m", "count", "-e", "topk:10@waker_comm", "-e", "topk:10@wakee_comm"),
+            1,
+            BPFTRACE_WAKEUPS,
+            SWITCHES,
+            run_ping_pong,
+        ),
+        (("sched.slices", "-m", "trace", "-e", "topk:10@comm"), 3, BPFTRACE_SLICES, 2 * SWITCHES, run_ping_pong),
     ],
-    ids=["proc.syscall", "sched.switches", "io.latency", "mem.page_alloc", "proc.signals", "net.tcp.connect"],
+    ids=[
+        "proc.syscall",
+        "sched.switches",
+        "io.latency",
+        "mem.page_alloc",
+        "proc.signals",
+        "net.tcp.connect",
+        "sched.wakeup",
+        "sched.slices",
+    ],
 )
 def test_a_run_costs_no_more_than_in_bpftrace(
     omn: Any, asked: tuple[str, ...], programs: int, script: str, ours_least: int, work: Callable[[], object]
