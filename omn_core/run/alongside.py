@@ -24,6 +24,7 @@ from omn_core.plugins import Registry
 from omn_core.resolve.probes import ProbeTable
 from omn_core.run import linux
 from omn_core.run.events import Moment, RunEvent
+from omn_core.run.launcher import fork
 
 _PR_SET_PDEATHSIG = 1
 
@@ -101,7 +102,7 @@ def start_alongside(registry: Registry, catalog: Catalog, probes: ProbeTable, be
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     try:
         caller = os.getpid()
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
             _be_the_run(caller, mask, words, made, lambda: _carry_out(registry, catalog, probes, beside, words))
         return Alongside(pid, linux.open_pidfd(pid), words_read, made)

@@ -118,7 +118,7 @@ def launch(plan: LaunchPlan) -> Launched:
     lent = find_lent()
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     try:
-        pid = _fork()
+        pid = fork()
         if pid == 0:
             os.close(release_write)
             give_up(lent)
@@ -138,9 +138,10 @@ def _refuse_process(error: OSError) -> MachineRefused:
     return MachineRefused(f"no process could be made for the program: {error.strerror}")
 
 
-def _fork() -> int:
+def fork() -> int:
+    """Fork, whatever threads a library keeps (numpy's): they wait, and hold no lock that a child would wait for."""
     with warnings.catch_warnings():
-        # Python 3.12 warns when other threads exist; this child takes no lock, it waits and becomes the program.
+        # Python 3.12 warns when other threads exist.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 

@@ -8,7 +8,7 @@ import select
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -22,7 +22,10 @@ from omn_agent.recorder.journal import Journal
 from omn_agent.recorder.launch import read_start, read_usage, reap
 from omn_agent.recorder.places import Places, find_open_files, list_children
 from omn_agent.recorder.signals import Wakeup
-from omn_core.api import Alongside, Launched, OmnError
+from omn_core.api import Launched, OmnError
+
+if TYPE_CHECKING:
+    from omn_core.api import Alongside  # which brings numpy
 
 _SECOND_NS = 1_000_000_000
 _CLOCKS_EVERY_S = 10

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -28,7 +29,10 @@ from omn_agent.recorder.loop import STOPPED, Recorder
 from omn_agent.recorder.places import Places
 from omn_agent.recorder.signals import Wakeup
 from omn_agent.recorder.sources import make_sources
-from omn_core.api import Alongside, Launched, OmnError, RequestError, RunFailed, make_program_environment
+from omn_core.api import Launched, OmnError, RequestError, RunFailed, make_program_environment
+
+if TYPE_CHECKING:
+    from omn_core.api import Alongside  # which brings numpy
 
 VERSION = 1
 
