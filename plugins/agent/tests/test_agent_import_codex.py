@@ -153,6 +153,7 @@ def test_a_tool_lasts_as_long_as_its_completed_item_says(tmp_path: Path) -> None
     measured, *others = capture.tools
     assert (measured.start_ns, measured.end_ns) == ((begun_ms + 400) * 1_000_000, (begun_ms + 900) * 1_000_000)
     assert (measured.timing, measured.duration_ns, measured.is_error) == ("native-duration", 500_000_000, True)
+    assert measured.dispatch_ns == 1_900_000_000  # from its call
     assert [(tool.timing, (tool.end_ns or 0) - (tool.start_ns or 0)) for tool in others] == [
         ("transcript-observed", 4 * 10**9)
     ] * 2

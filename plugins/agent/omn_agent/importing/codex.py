@@ -209,7 +209,8 @@ def _take_item(session: Session, ts_ns: int, item: dict[str, Any]) -> None:
 def _measure_tools(session: Session, records: Sequence[Record]) -> None:
     """Take when a tool began and was done where a completed item says so: calls are in files when they were asked for.
 
-    What an item has no call for is a part of another call, such as a script's, and no file says of which.
+    Of a command it is when Codex began to wait for it, which is after its process did: from its call on it is kept
+    beside that. What an item has no call for is a part of another call, such as a script's, and no file says of which.
     """
     for _, kind, payload, _ in records:
         item = get_object(payload, "item")
@@ -219,7 +220,9 @@ def _measure_tools(session: Session, records: Sequence[Record]) -> None:
         started_ms, completed_ms = find_count(payload, "started_at_ms"), find_count(payload, "completed_at_ms")
         if started_ms is None or completed_ms is None or not 0 < started_ms <= completed_ms:
             continue
+        called_ns = tool.start_ns
         tool.start_ns, tool.end_ns = started_ms * _MILLISECOND, completed_ms * _MILLISECOND
+        tool.dispatch_ns = None if called_ns is None else max(tool.end_ns - called_ns, 0)
         tool.duration_ns, tool.timing = tool.end_ns - tool.start_ns, NATIVE_DURATION
         code = find_count(item, "exit_code")
         if tool.is_error is None and code is not None:
