@@ -139,7 +139,7 @@ begun = time.time_ns()
 spans = {"one": "00" * 7 + "11", "two": "00" * 7 + "22"}
 for call in spans: agent.begin(call)
 parents = [{**os.environ, "TRACEPARENT": f"00-{'ab' * 16}-{span}-01"} for span in spans.values()]
-children = [subprocess.Popen(["/bin/sh", "-c", "sleep 0.05; true"], env=parent) for parent in parents]
+children = [subprocess.Popen(["/bin/sh", "-c", "sleep 0.4; true"], env=parent) for parent in parents]
 for child in children: child.wait()
 for call in spans: agent.finish(call)
 for call, span in spans.items():

@@ -95,7 +95,7 @@ def test_the_span_of_an_environment_is_that_of_a_valid_trace_context(environment
 def test_a_program_has_the_span_that_its_environment_named(omn: Command) -> None:
     """Each program's own, whatever that of its parent is; none where it has none."""
     parent = "00-" + "ab" * 16 + "-{:016x}-01"
-    script = f"TRACEPARENT={parent.format(7)} sleep 0.05; TRACEPARENT={parent.format(9)} sleep 0.05; sleep 0.05"
+    script = f"TRACEPARENT={parent.format(7)} sleep 0.2; TRACEPARENT={parent.format(9)} sleep 0.2; sleep 0.2"
     backend = ("--backend", f"force:{TOLD}")
     ran = omn("proc.exec", "-m", "trace", "-e", "raw", *backend, "--format", "json", "--", "sh", "-c", script)
     assert ran.code == 0, ran.stderr
