@@ -238,25 +238,29 @@ def test_calls_of_32_bit_code_are_counted(omn: Command, tmp_path: Path) -> None:
     assert counted["i386:write", str(out)]["events"] == 7
 
 
-def test_a_thread_is_told_from_its_process(catalog: Catalog) -> None:
-    """And a call that has not returned is counted beside the answer."""
-    inner, outer = os.pipe()
+def test_a_thread_is_told_from_all_others(catalog: Catalog) -> None:
+    """And a call that has not returned is counted beside the answer, as is one that had begun before."""
+    (inner, outer), (answered, answering) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         os.read(inner, 1)
+        os.write(answering, b"four")
         os.read(inner, 1)
         os._exit(0)
+    while not read_file("/", f"/proc/{child}/syscall").startswith(b"0 "):
+        os.sched_yield()
     with drive(catalog, "io.syscall", bind_thread(child, child), "op", mode="trace") as driver:
         os.write(outer, b"x")
+        assert os.read(answered, 4) == b"four"
         while not read_file("/", f"/proc/{child}/syscall").startswith(b"0 "):
             os.sched_yield()
         driver.sample()
     os.write(outer, b"x")
     os.waitpid(child, 0)
-    assert {row["op"] for row in driver.rows} <= {"read"}
-    assert driver.collector.fields()["unfinished"] <= 1
-    os.close(inner)
-    os.close(outer)
+    assert [(row["op"], row["bytes"]) for row in driver.rows] == [("write", 4)]
+    assert driver.collector.fields()["begun_before"] == driver.collector.fields()["unfinished"] == 1
+    for descriptor in (inner, outer, answered, answering):
+        os.close(descriptor)
 
 
 def test_files_beyond_those_kept_are_named_by_number(
