@@ -49,7 +49,9 @@ def _find_script_runner(file: File) -> str | None:
 def _find_loader(image: Image) -> str | None:
     for segment in image.segments:
         if segment.kind == PT_INTERP:
-            return os.fsdecode(image.source.read(segment.offset, segment.file_size).partition(b"\0")[0])
+            return os.fsdecode(
+                image.source.read(segment.offset, min(segment.file_size, _MOST_PATH_BYTES)).partition(b"\0")[0]
+            )
     return None
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from compiled import compile_c, list_symbols
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from omn_kernel.elf.functions import find_functions, find_offset
 from omn_kernel.elf.image import read_image
 from omn_kernel.elf.needed import read_needed
-from omn_kernel.elf.source import ElfError, File
+from omn_kernel.elf.source import ElfError, File, Memory
 from omn_kernel.libraries import find_program, iter_mapped_files
 from omn_kernel.symbols.mappings import parse_mappings
 
@@ -46,6 +49,32 @@ def test_a_hostile_file_costs_no_more_than_its_size(tmp_path: Path) -> None:
     path.write_bytes(content)
     with File(str(path)) as file, pytest.raises(ElfError, match="have one name"):
         find_functions(read_image(file), {"twin"})
+
+
+@pytest.fixture(scope="module")
+def small_image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return compile_c(tmp_path_factory.mktemp("fuzz"), "named", PROGRAM, "-O1").read_bytes()
+
+
+@pytest.mark.spec("SEC-4")
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_damaged_image_is_an_error_or_an_answer(small_image: bytes, data: st.DataObject) -> None:
+    """Bytes overwritten anywhere, the end cut off: an ElfError, or what is left of it."""
+    content = bytearray(small_image)
+    segments, sections = struct.unpack_from("<QQ", content, 32)
+    tables = st.integers(segments, segments + 56 * 13) | st.integers(sections, len(content) - 1)
+    for place in data.draw(st.lists(tables | st.integers(0, len(content) - 1), max_size=12)):
+        content[place] = data.draw(st.sampled_from((0, 1, 0x7F, 0x80, 0xFF)))
+    cut = data.draw(st.none() | st.integers(0, len(content)))
+    try:
+        image = read_image(Memory(bytes(content[:cut])))
+        found = find_functions(image, {"one", "main", "printf"})
+        needed = read_needed(image)
+    except ElfError:
+        return
+    assert all(offsets for offsets in found.values())
+    assert len(needed.names) + len(needed.folders) <= 4096
 
 
 def test_each_version_of_a_library_function_is_found() -> None:

@@ -32,8 +32,6 @@ def find_functions(image: Image, names: Collection[str]) -> Mapping[str, tuple[i
             offset = find_offset(image.segments, address)
             if offset is not None:
                 found.setdefault(name, set()).add(offset)
-        if any(len(offsets) > _MOST_NAMED for offsets in found.values()):
-            raise ElfError(f"more than {_MOST_NAMED} of its functions have one name")
     return {name: tuple(sorted(offsets)) for name, offsets in found.items()}
 
 
@@ -45,6 +43,8 @@ def _find(table: SymbolTable, names: Collection[str]) -> list[tuple[str, int]]:
     records = table.records
     is_function = (records["section"] != SHN_UNDEF) & ((records["info"] & 0xF) == STT_FUNC)
     chosen = records[is_function & np.isin(records["name"], list(places))]
+    if len(chosen) > _MOST_NAMED * len(names):
+        raise ElfError(f"more than {_MOST_NAMED} of its functions have one name")
     return [(places[int(record["name"])], int(record["value"])) for record in chosen]
 
 

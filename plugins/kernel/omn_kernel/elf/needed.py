@@ -12,6 +12,8 @@ from omn_kernel.elf.source import ElfError
 
 _NEEDED, _RPATH, _RUNPATH = 1, 15, 29
 """DT_NEEDED and the others of <elf.h>."""
+_MOST_RECORDS = 4096
+"""How many of its records are read: a linker writes some dozens, and one for each library."""
 
 
 @attrs.frozen
@@ -31,7 +33,8 @@ def read_needed(image: Image) -> Needed:
         raise ElfError(f"its libraries' names are in section {section.link}, which is not there")
     width = 8 if image.is_64 else 4
     layout = np.dtype([("tag", f"{image.order}u{width}"), ("value", f"{image.order}u{width}")])
-    records = np.frombuffer(image.read_section(section), layout, section.size // layout.itemsize)
+    count = min(section.size // layout.itemsize, _MOST_RECORDS)
+    records = np.frombuffer(image.read_section(section), layout, count)
     strings = image.read_section(image.sections[section.link])
 
     def list_texts(*tags: int) -> list[str]:
