@@ -22,7 +22,7 @@ import attrs
 from omn_core.errors import MachineRefused, RunFailed
 from omn_core.run import linux
 from omn_core.run.linux_exec import Exec, make_program_environment
-from omn_core.run.linux_privileges import find_lent, give_up
+from omn_core.run.linux_privileges import Inherited, find_lent, give_up
 from omn_core.run.search import explain_refusal
 
 _READY = b"r"
@@ -121,8 +121,7 @@ def launch(plan: LaunchPlan) -> Launched:
         pid = fork()
         if pid == 0:
             os.close(release_write)
-            give_up(lent)
-            _be_the_child(plan, call, outputs, mask, (release_read, status_write))
+            _be_the_child(plan, call, outputs, (mask, lent), (release_read, status_write))
     except OSError as error:
         os.close(release_write)
         os.close(status_read)
@@ -186,10 +185,16 @@ def _open_outputs(plan: LaunchPlan) -> dict[int, int]:
 
 
 def _be_the_child(
-    plan: LaunchPlan, call: Exec, outputs: dict[int, int], mask: set[Any], pipes: tuple[int, int]
+    plan: LaunchPlan,
+    call: Exec,
+    outputs: dict[int, int],
+    changed: tuple[set[Any], Inherited],
+    pipes: tuple[int, int],
 ) -> NoReturn:
-    release, status = pipes
+    """Put back what is omn's own, the mask of signals and lent capabilities, and wait to become the program."""
+    (mask, lent), (release, status) = changed, pipes
     try:
+        give_up(lent)
         for target, descriptor in outputs.items():
             os.dup2(descriptor, target)
         _restore_signals(plan.ignored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import attrs
@@ -10,11 +11,13 @@ from budget_subjects import CATALOG, MS, PLUGIN
 from run_subjects import make_registry, make_session, resolve
 
 from omn_core.errors import RequestError
+from omn_core.format.as_text import TEXT
 from omn_core.format.plain import compute_plain
 from omn_core.format.reservations import iter_reservations
 from omn_core.model.request import EmitSpec, Request, Session
 from omn_core.model.resolved import ResolvedSession
 from omn_core.model.result import Document
+from omn_core.model.style import TextStyle
 from omn_core.model.target import Target
 from omn_core.resolve.probes import ProbeTable
 from omn_core.resolve.session import resolve_session, validate_session
@@ -158,6 +161,9 @@ def test_what_has_nowhere_to_go_is_stopped_and_the_program_goes_on(ask: Any) -> 
     first = next(iter_reservations(document))
     assert first.startswith("the budget of 5 % of the target's cpu stopped lab.work")
     assert budget["said"] == [first]
+    text = BytesIO()
+    TEXT.write(document, text, TextStyle(width=200))
+    assert text.getvalue().decode().startswith(f"  stopped    {first}")
 
 
 @pytest.mark.spec("CST-3")
