@@ -49,11 +49,12 @@ static void sort(uint64_t *starts, uint64_t *ends, uint64_t *offsets, uint64_t c
 static void walk(const struct omn_frame_table *table, unsigned long *ended)
 {
     struct omn_frame_range range = {0, ~(uint64_t)0, 0, 0};
-    uint64_t registers[OMN_REGISTERS], words[MOST_STACK / 8], addresses[DEEPEST];
+    uint64_t registers[2 * OMN_REGISTERS], words[MOST_STACK / 8], addresses[2 * DEEPEST];
     size_t size = (size_t)random() % (MOST_STACK + 1);
-    uint8_t exact[DEEPEST], reason = 255;
+    const uint64_t starts[2] = {0, 0}, ends[2] = {size, size};
+    uint8_t exact[2 * DEEPEST], reasons[2] = {255, 255};
     uint8_t *stack;
-    uint32_t length;
+    uint32_t lengths[2];
 
     for (size_t at = 0; at < MOST_STACK / 8; at++)
         words[at] = random() % 2 ? table->starts[(uint64_t)random() % table->count] + (uint64_t)random() % 40
@@ -63,11 +64,18 @@ static void walk(const struct omn_frame_table *table, unsigned long *ended)
     registers[7] = random() % 10 ? (uint64_t)STACK_AT : ~(uint64_t)0 - (uint64_t)random() % 500;
     registers[16] = table->starts[(uint64_t)random() % table->count] + (uint64_t)random() % 60;
     stack = copy(words, size);
-    length = omn_unwind(table, &range, 1, registers, stack, size, addresses, exact, DEEPEST, &reason);
+    /* Twice, and the second time by what the first one learnt of each place. */
+    memcpy(registers + OMN_REGISTERS, registers, sizeof registers / 2);
+    omn_unwind_many(table, &range, 1, 2, registers, stack, starts, ends, addresses, exact, DEEPEST, lengths, reasons);
     free(stack);
-    if (length == 0 || length > DEEPEST || reason > OMN_TOO_DEEP)
+    if (lengths[0] == 0 || lengths[0] > DEEPEST || reasons[0] > OMN_TOO_DEEP || lengths[1] < lengths[0] ||
+        lengths[1] > DEEPEST || memcmp(addresses, addresses + DEEPEST, lengths[0] * sizeof addresses[0]) != 0 ||
+        memcmp(exact, exact + DEEPEST, lengths[0]) != 0)
         abort();
-    ended[reason]++;
+    /* Where all that a walk may cost was spent on learning, the second comes further. */
+    if (reasons[0] != OMN_BAD_TABLE && (lengths[1] != lengths[0] || reasons[1] != reasons[0]))
+        abort();
+    ended[reasons[0]]++;
 }
 
 int main(int argc, char **argv)

@@ -43,13 +43,9 @@ struct omn_frame_range {
 uint64_t omn_list_frames(const uint8_t *content, uint64_t size, uint64_t address, uint64_t debug_at, uint64_t *starts,
                          uint64_t *ends, uint64_t *entries, uint64_t capacity);
 
-/* Walk one stack: registers at the sample, and the bytes copied from rsp on. Return how many addresses were written,
- * innermost first; exact tells those that are of the next instruction rather than of the one after a call. */
-uint32_t omn_unwind(const struct omn_frame_table *tables, const struct omn_frame_range *ranges, uint64_t range_count,
-                    const uint64_t *registers, const uint8_t *stack, uint64_t stack_size, uint64_t *addresses,
-                    uint8_t *exact, uint32_t capacity, uint8_t *reason);
-
-/* The same for many samples: count rows of registers, and where each one's bytes begin and end in one buffer. */
+/* Walk stacks: a row of registers for each sample, and where the bytes that were copied of it from rsp on begin and end
+ * in one buffer. lengths tells how many of each one's capacity of addresses were written, innermost first; exact tells
+ * those that are of the next instruction rather than of the one after a call. */
 void omn_unwind_many(const struct omn_frame_table *tables, const struct omn_frame_range *ranges, uint64_t range_count,
                      uint64_t count, const uint64_t *registers, const uint8_t *stacks, const uint64_t *stack_starts,
                      const uint64_t *stack_ends, uint64_t *addresses, uint8_t *exact, uint32_t capacity,

@@ -81,6 +81,20 @@ struct entry { /* an FDE */
     struct reader program;
 };
 
+enum rule_kind { UNSPECIFIED, UNDEFINED, SAME, AT_OFFSET, IS_OFFSET, IN_REGISTER, AT_EXPRESSION, IS_EXPRESSION };
+
+struct rule {
+    enum rule_kind kind;
+    uint64_t value;
+    struct reader expression;
+};
+
+struct row {
+    struct rule frame; /* the CFA: IN_REGISTER with an offset in the expression's place, or IS_EXPRESSION */
+    int64_t frame_offset;
+    struct rule rules[OMN_REGISTERS];
+};
+
 struct state {
     uint64_t registers[OMN_REGISTERS];
     uint32_t known; /* a bit for each register whose value is known */
@@ -134,7 +148,11 @@ int omn_read_entry(const struct omn_frame_table *table, uint64_t offset, struct 
 /* Evaluate an expression, with a value on its stack first where one is given. Return 0 with the state's reason. */
 int omn_evaluate(struct state *state, struct reader expression, const uint64_t *first, uint64_t *value);
 
-/* Go to the caller of a place in an entry's code. Return 1 where there is one, 0 with the reason where the walk ends. */
-int omn_step(struct state *state, const struct omn_frame_table *table, uint64_t place, const struct entry *entry);
+/* Find the rules of a place in an entry's code. Return 0 with the reason for a program that cannot be followed. */
+int omn_find_row(struct state *state, const struct omn_frame_table *table, uint64_t place, const struct entry *entry,
+                 struct row *row);
+
+/* Go to the caller by a row. Return 1 where there is one, 0 with the reason where the walk ends. */
+int omn_step(struct state *state, const struct row *row, uint64_t return_register);
 
 #endif

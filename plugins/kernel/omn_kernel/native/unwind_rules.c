@@ -4,20 +4,6 @@
 
 enum { MOST_SAVED_ROWS = 8 };
 
-enum rule_kind { UNSPECIFIED, UNDEFINED, SAME, AT_OFFSET, IS_OFFSET, IN_REGISTER, AT_EXPRESSION, IS_EXPRESSION };
-
-struct rule {
-    enum rule_kind kind;
-    uint64_t value;
-    struct reader expression;
-};
-
-struct row {
-    struct rule frame; /* the CFA: IN_REGISTER with an offset in the expression's place, or IS_EXPRESSION */
-    int64_t frame_offset;
-    struct rule rules[OMN_REGISTERS];
-};
-
 struct machine {
     struct row row;
     struct row initial;
@@ -219,13 +205,10 @@ static int restore(struct state *state, const struct rule *rule, uint64_t number
     }
 }
 
-/* Go to the caller. Return 1 where there is one, 0 with the reason where the walk ends. */
-int omn_step(struct state *state, const struct omn_frame_table *table, uint64_t place, const struct entry *entry)
+int omn_find_row(struct state *state, const struct omn_frame_table *table, uint64_t place, const struct entry *entry,
+                 struct row *row)
 {
     struct machine machine; /* not cleared whole: the saved rows are most of it, and written before they are read */
-    uint64_t registers[OMN_REGISTERS], frame;
-    uint32_t known = 0;
-    const struct rule *back = &machine.row.rules[entry->common.return_register];
 
     memset(&machine.row, 0, sizeof machine.row);
     memset(&machine.initial, 0, sizeof machine.initial); /* what a common record restores to is unspecified */
@@ -235,26 +218,37 @@ int omn_step(struct state *state, const struct omn_frame_table *table, uint64_t 
         return 0;
     machine.initial = machine.row;
     machine.location = entry->start;
-    if (!run(state, table, &machine, entry->program, &entry->common, place) ||
-        !find_frame(state, &machine.row, &frame))
+    if (!run(state, table, &machine, entry->program, &entry->common, place))
+        return 0;
+    *row = machine.row;
+    return 1;
+}
+
+int omn_step(struct state *state, const struct row *row, uint64_t return_register)
+{
+    uint64_t registers[OMN_REGISTERS], frame;
+    uint32_t known = 0;
+    const struct rule *back = &row->rules[return_register];
+
+    if (!find_frame(state, row, &frame))
         return 0;
     if (back->kind == UNDEFINED)
         return give_up(state, OMN_ROOT);
     if (back->kind == UNSPECIFIED || back->kind == SAME)
         return give_up(state, OMN_BAD_TABLE);
     for (unsigned number = 0; number < OMN_REGISTERS; number++)
-        if (restore(state, &machine.row.rules[number], number, frame, &registers[number]))
+        if (restore(state, &row->rules[number], number, frame, &registers[number]))
             known |= 1u << number;
     /* Unless it says otherwise, as a signal's frame does, the caller's stack begins where this one's frame ends. */
-    if (machine.row.rules[STACK_POINTER].kind == UNSPECIFIED) {
+    if (row->rules[STACK_POINTER].kind == UNSPECIFIED) {
         registers[STACK_POINTER] = frame;
         known |= 1u << STACK_POINTER;
     }
-    if (!(known >> entry->common.return_register & 1)) {
-        restore(state, back, entry->common.return_register, frame, &registers[RETURN_ADDRESS]);
+    if (!(known >> return_register & 1)) {
+        restore(state, back, return_register, frame, &registers[RETURN_ADDRESS]);
         return 0; /* with the reason for which it cannot be read */
     }
-    registers[RETURN_ADDRESS] = registers[entry->common.return_register];
+    registers[RETURN_ADDRESS] = registers[return_register];
     memcpy(state->registers, registers, sizeof registers);
     state->known = known | 1u << RETURN_ADDRESS;
     return 1;
