@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ import attrs
 import pytest
 from omn_kernel.bpf import collecting, streaming
 from omn_kernel.bpf.transport import PerfArrays
-from omn_kernel.cgroup import UNIFIED, find_hierarchies
-from omn_kernel.mounts import find_tracefs, read_mounts
+from omn_kernel.mounts import find_tracefs
 from omn_kernel.privileges import read_privileges
 from omn_proc import execs
 from omn_proc.programs import ends
@@ -294,24 +293,10 @@ def count_rows(answer: dict[str, Any], attribute: str) -> Counter[Any]:
     return Counter({row["key"][attribute]: row["value"] for row in answer["rows"]})
 
 
-@pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A cgroup of cgroup2, gone afterwards."""
-    mount = find_hierarchies(read_mounts("/")).get(UNIFIED)
-    if mount is None:
-        pytest.skip("no cgroup can be made: there is no cgroup2 hierarchy")
-    place = Path(mount.point) / f"omn-test-{os.getpid()}"
-    try:
-        place.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made: {error.strerror}")
-    yield place
-    place.rmdir()
-
-
 @pytest.mark.spec("PRC-1", "KRN-5")
-def test_forks_of_a_cgroup_are_those_of_its_processes(omn: Command, cgroup: Path) -> None:
+def test_forks_of_a_cgroup_are_those_of_its_processes(omn: Command, make_cgroup: Callable[[str], Path]) -> None:
     """And of no process outside; which the fallbacks that know of no cgroup leave to programs."""
+    cgroup = make_cgroup("unified")
     inside = f"(echo 0 > {cgroup}/cgroup.procs; /bin/true; /bin/true; /bin/true; :)"
     argv = ["sh", "-c", f"/bin/true; {inside}; /bin/true"]
     ran = omn("proc.fork", "-m", "count", "-e", "count", "--cgroup", str(cgroup), "--format", "json", "--", *argv)
