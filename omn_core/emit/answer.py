@@ -32,10 +32,13 @@ def answer(
     losses: Losses,
     label: str,
     stacks: Stacks | None = None,
+    *,
+    hears_all: bool = False,
 ) -> tuple[tuple[SeriesResult, ...], RawEvents | None]:
     """Return every series' answers over the events that passed the filter, and the events themselves if asked for.
 
-    `label` names the request's target, for a ranking that counted nothing; `stacks` is the run's table. Without keys
+    `label` names the request's target, for a ranking that counted nothing; `stacks` is the run's table; `hears_all`
+    says that each occurrence was told, as a trace tells it anyway, so that none of them is a zero. Without keys
     there is always one series, which says that it counted nothing when there are no events; with keys there is one for
     each key that occurred.
     Raises PluginError, naming the emit's owner, where an emit raises or does not answer with a dict.
@@ -47,6 +50,8 @@ def answer(
         events = add_leaves(events, stacks, resolved.stack_keys)
     parts = divide(events, resolved.keys, stacks)
     whole: int | float | None = None
+
+    is_whole = hears_all or resolved.mode == "trace"
 
     def make_series(key: dict[str, Any], part: Batch) -> Series:
         return Series(
@@ -64,7 +69,7 @@ def answer(
             stacks=stacks,
             apart=resolved.apart,
             whole=whole,
-            hears_all=resolved.mode == "trace" and not losses.is_lower_bound and window.length_ns > 0,
+            hears_all=is_whole and not losses.is_lower_bound and window.length_ns > 0,
         )
 
     if WITHIN in resolved.keys:

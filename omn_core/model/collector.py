@@ -97,6 +97,8 @@ class Collector(Protocol):
     `reads_between`, where it is there and true, says that some of what is counted is gone at the close (the account of
     a thread that ended): a count is then read once a second too, and its readings add up.
 
+    `hears_all`, where it is there and true, says that it tells of every occurrence: no event is then a count of 0.
+
     `stop` also comes, alone, to a collector that was prepared and never attached because the run was given up or ended
     before: it lets go, and what it raises then is passed over. A process that `prepare` or `attach` starts must be
     waited for by the end of `stop`: the run ends what is left as the program's.
@@ -146,6 +148,7 @@ class CollectorBase:
 
     reads_at_open: bool = False
     reads_between: bool = False
+    hears_all: bool = False
     resolved: ResolvedRequest
     context: RunContext
 

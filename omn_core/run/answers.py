@@ -183,7 +183,9 @@ def _answer(
     from omn_core.emit.answer import answer
 
     resolved = measurement.resolved
-    return answer(resolved, registry, batch, window, losses, str(resolved.target), measurement.context.stacks)
+    hears_all = all(getattr(stage.collector, "hears_all", False) for stage in measurement.stages)
+    stacks = measurement.context.stacks
+    return answer(resolved, registry, batch, window, losses, str(resolved.target), stacks, hears_all=hears_all)
 
 
 def _describe_target(measurement: Measurement) -> Mapping[str, Any]:

@@ -74,15 +74,24 @@ def test_nothing_is_one_series_without_keys_and_none_with() -> None:
 
 @pytest.mark.spec("EMT-3")
 @pytest.mark.parametrize(
-    ("mode", "lost", "adds_up", "value"),
-    [("trace", 0, True, 0), ("trace", 1, True, None), ("sample", 0, True, None), ("trace", 0, False, None)],
+    ("mode", "lost", "adds_up", "hears_all", "value"),
+    [
+        ("trace", 0, True, False, 0),
+        ("trace", 1, True, False, None),
+        ("sample", 0, True, False, None),
+        ("trace", 0, False, False, None),
+        ("count", 0, True, False, None),
+        ("count", 0, True, True, 0),
+        ("count", 1, True, True, None),
+    ],
 )
 def test_no_events_are_a_zero_where_each_occurrence_is_one(
-    mode: str, lost: int, adds_up: bool, value: int | None
+    mode: str, lost: int, adds_up: bool, hears_all: bool, value: int | None
 ) -> None:
-    """Of a trace that lost nothing; no samples may be some occurrences, and so may no events beside lost ones."""
+    """Of a trace that lost nothing, and of who hears all; no samples may be some, no events beside lost ones too."""
     resolved = make_resolved(("count",), mode=mode, adds_up=adds_up)
-    (series,), _ = answer(resolved, REGISTRY, Batch.empty(), WINDOW, Losses(dropped=lost), "pid 7")
+    lost_some = Losses(dropped=lost)
+    (series,), _ = answer(resolved, REGISTRY, Batch.empty(), WINDOW, lost_some, "pid 7", hears_all=hears_all)
     assert series.emits["count"]["events"] == 0
     assert series.emits["count"]["value"] == value
 

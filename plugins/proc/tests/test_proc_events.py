@@ -272,11 +272,12 @@ for _ in range(7):
         {"source": "proc.exit", "mode": "count", "emits": ["topk:9@code"]},
         {"source": "proc.fork", "mode": "poll", "emits": ["summary", "rate"], "interval": "50ms"},
         {"source": "proc.exec", "mode": "count", "emits": ["count"], "keys": ["comm"]},
+        {"source": "proc.signals", "mode": "count", "emits": ["count"], "filter": "signal == 'SIGWINCH'"},
     ]
     session = json.dumps({"requests": [{**one, "backend": "bpf:raw_tp", "target": target} for one in asked]}).encode()
     ran = omn("-f", "-", "--format", "json", stdin=session)
     assert ran.code == 0, ran.stderr
-    signals, fates, exits, forks, executed = (one["series"][0]["emits"] for one in ran.document["results"])
+    signals, fates, exits, forks, executed, none = (one["series"][0]["emits"] for one in ran.document["results"])
     name = Path(sys.executable).resolve().name[:15]
     assert signals["count"]["value"] == 307
     assert count_rows(signals["topk:9@signal"], "signal") == {"SIGUSR1": 200, "SIGURG": 100, "SIGCHLD": 7}
@@ -285,6 +286,7 @@ for _ in range(7):
     assert count_rows(exits["topk:9@code"], "code") == {3: 7, 0: 1}
     assert forks["rate"]["total"] == 7
     assert executed["count"]["value"] == 1
+    assert none["count"]["value"] == 0
     assert name.startswith("python")
     assert all(one["losses"]["dropped"] == 0 for one in ran.document["results"])
 

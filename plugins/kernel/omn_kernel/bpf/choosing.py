@@ -11,6 +11,7 @@ from omn_core.api import Batch, BoundTarget, Collector, CollectorBase, InTargetC
 class ChosenCollector(CollectorBase, ABC):
     """Chooses a collector when the request is known, and is that one from then on."""
 
+    hears_all = True
     _chosen: Collector
 
     @abstractmethod

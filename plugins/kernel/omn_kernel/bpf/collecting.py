@@ -29,6 +29,8 @@ class ProgramCollector(CollectorBase, ABC):
     keeps what is the target's. Whatever is refused on the way, nothing is left in the kernel.
     """
 
+    hears_all = True
+
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Open what needs no target."""
         super().prepare(resolved, context)
