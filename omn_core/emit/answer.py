@@ -50,8 +50,7 @@ def answer(
         events = add_leaves(events, stacks, resolved.stack_keys)
     parts = divide(events, resolved.keys, stacks)
     whole: int | float | None = None
-
-    is_whole = hears_all or resolved.mode == "trace"
+    is_whole = (hears_all or resolved.mode == "trace") and not losses.is_lower_bound and window.length_ns > 0
 
     def make_series(key: dict[str, Any], part: Batch) -> Series:
         return Series(
@@ -69,7 +68,7 @@ def answer(
             stacks=stacks,
             apart=resolved.apart,
             whole=whole,
-            hears_all=is_whole and not losses.is_lower_bound and window.length_ns > 0,
+            hears_all=is_whole,
         )
 
     if WITHIN in resolved.keys:
