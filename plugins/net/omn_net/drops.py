@@ -22,6 +22,7 @@ from omn_kernel.interfaces import Interface
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 
+from omn_core.api import ABSENT as NO_NAME
 from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
 from omn_net.packet_names import name_protocol, name_reasons
 from omn_net.programs.drops import LAYOUTS, DropProgram, read_reasons
@@ -62,14 +63,20 @@ class Drops(ProgramCollector, ABC):
         return keys, attributes
 
     def _make_locations(self, addresses: npt.NDArray[np.uint64]) -> Column:
-        """Make the column of the functions that freed packets, each with how far in it the call is."""
+        """Make the column of the functions that freed packets, each with how far in it the call is.
+
+        It is absent where the kernel hides its addresses (kptr_restrict), which `facts` says.
+        """
         different, codes = np.unique(addresses, return_inverse=True)
         frames = self._symboliser.resolve(0, different, np.zeros(len(different), np.int64))
-        texts = [
-            f"{self._symboliser.symbols[symbol].label}+{offset:#x}"
-            for symbol, offset in zip(frames.symbol.tolist(), frames.offset.tolist(), strict=True)
-        ]
-        interned = np.array([self.context.names.intern(text) for text in texts], np.int64)
+        symbols = [self._symboliser.symbols[number] for number in frames.symbol.tolist()]
+        interned = np.array(
+            [
+                NO_NAME if symbol.name is None else self.context.names.intern(f"{symbol.name}+{offset:#x}")
+                for symbol, offset in zip(symbols, frames.offset.tolist(), strict=True)
+            ],
+            np.int64,
+        )
         return Column(interned[codes.reshape(-1)], None, self.context.names)
 
     def facts(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.interfaces import Interface
 from omn_kernel.procfs.net import parse_protocol_pairs
+from omn_kernel.symbols import namers
 from omn_net.packet_names import name_protocol, name_reasons
 from socket_events import DriveEvents, drive_events
 
@@ -142,6 +143,19 @@ def test_where_nothing_is_dropped_the_count_is_a_zero(pair: Pair, drive_events: 
     with drive_events("net.drops", bind(pair.there.find("there0")), mode="count") as quiet:
         (row,) = quiet.sample()
     assert row["packets"] == 0
+
+
+def test_a_place_is_absent_where_the_kernel_hides_its_addresses(
+    pair: Pair, drive_events: DriveEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not an address, and no name of another function; the facts say why."""
+    monkeypatch.setattr(namers, "read_kernel_symbols", lambda sysroot: None)
+    with drive_events("net.drops", bind(pair.there.find("there0"))) as driver:
+        pair.send(3, 100, port=4010)
+        driver.sample()
+    assert [row["reason"] for row in driver.rows] == ["NO_SOCKET"] * 3
+    assert not any("location" in row for row in driver.rows)
+    assert any("kptr_restrict" in fact for fact in driver.collector.facts())
 
 
 def test_packets_and_reasons_have_the_kernels_names() -> None:
