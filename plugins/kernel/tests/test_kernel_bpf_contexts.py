@@ -18,6 +18,9 @@ from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6
+from omn_kernel.btf import cpu_variables
+from omn_kernel.btf.cpu_variables import compute_distance, find_symbol
+from omn_kernel.btf.fields import FieldMissing
 from omn_kernel.btf.kernel import PATH, read_kernel_btf
 from omn_kernel.privileges import read_privileges
 
@@ -78,3 +81,17 @@ def test_a_context_is_told(told: Map, tracepoint: str, context: CpuContext, is_t
     others = {CpuContext.SOFTIRQ} if tracepoint.startswith("hrtimer") else set()
     assert set(counts) - others == {context}
     assert counts[context] >= (20 if tracepoint != "softirq_entry" else 1)
+
+
+def test_symbols_tell_where_types_have_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far apart two lie is the difference of their places; a place that is hidden is none."""
+    listed = (
+        b"00000000000 A hidden\n0000000000015d00 A near\n0000000000015d80 A not_near\n0000000000022c40 A runqueues\n"
+    )
+    assert find_symbol(listed, "near") == 0x15D00
+    assert (find_symbol(listed, "hidden"), find_symbol(listed, "far")) == (None, None)
+    types = read_kernel_btf("/")
+    monkeypatch.setattr(cpu_variables, "read_file", lambda _root, _path: listed)
+    assert compute_distance(types, "runqueues", "near") == 0x15D00 - 0x22C40
+    with pytest.raises(FieldMissing, match="hidden"):
+        compute_distance(types, "runqueues", "hidden")

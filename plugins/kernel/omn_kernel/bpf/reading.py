@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from omn_kernel.bpf.assembly import Assembly, Record
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R10, Register
-from omn_kernel.btf.fields import Field, get_enumerator, get_fields, get_variable_offset, has_field
+from omn_kernel.btf.cpu_variables import compute_distance
+from omn_kernel.btf.fields import Field, get_enumerator, get_fields, has_field
 from omn_kernel.btf.types import Btf
 from omn_kernel.tracepoints import RecordField
 
@@ -91,10 +92,10 @@ class KernelAssembly(RecordAssembly):
         """Read a variable that each cpu has, or a field of it, of the cpu that this runs on. Raises FieldMissing.
 
         R0 to R5 hold nothing after it but the value. Nothing has to tell where it lies (kallsyms does under
-        CONFIG_KALLSYMS_ALL alone): it is as far from the cpu's run queue as the types say, and the task that runs
-        leads to that.
+        CONFIG_KALLSYMS_ALL alone): how far it is from the cpu's run queue is known, and the task that runs leads to
+        that.
         """
-        distance = get_variable_offset(self.types, name) - get_variable_offset(self.types, "runqueues")
+        distance = compute_distance(self.types, "runqueues", name)
         inner = get_fields(self.types, name, path)[0] if path else Field(0, 4, 0)
         self.point_to_current(R3)
         self.read_field(R3, R3, "task_struct", "se.cfs_rq.rq", is_copied=True)
