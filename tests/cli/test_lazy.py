@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -251,7 +252,7 @@ def test_help_explains_a_family(omn: Any) -> None:
     """Its sources, what its name asks in each band, and how to ask it."""
     text = omn("help", "mem").stdout.decode()
     assert text.startswith("mem: a family of ")
-    assert "  mem.rss       Resident set size of a process\n" in text
+    assert "  mem.rss Resident set size of a process" in re.sub(" {2,}(?=[A-Z])", " ", text)
     assert "  with --cost low, or no --cost\n    omn mem.rss -m poll -e summary --interval 100ms\n" in text
     assert "\n    omn mem -- ./server\n" in text
     assert all(len(line) <= 80 for line in text.splitlines())
