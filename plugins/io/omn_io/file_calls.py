@@ -49,7 +49,9 @@ def load_calls(
 
 
 def describe_paths(lost: int, files: OpenFiles) -> tuple[str, ...]:
-    """Say how often a file is named by its number, because more than are kept were seen."""
+    """Say which files are named by their number alone, and why."""
+    if files.shows_path and not files.has_paths:
+        return ("this kernel cannot check a program that reads paths: files are named by device and inode",)
     return (f"{lost} events are of files beyond {files.most}, which are named by device and inode",) if lost else ()
 
 

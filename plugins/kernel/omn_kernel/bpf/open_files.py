@@ -27,7 +27,7 @@ MOST_FILES = 1 << 12
 _FILE = [("dentry", "u8"), ("inode", "u8"), ("device", "u4"), ("mode", "u4")]
 _KEY = np.dtype(_FILE)
 _File: TypeAlias = tuple[int, int, int, int]
-_MOST_PARTS = 40
+_MOST_PARTS = 24
 _TEXT_BYTES, _NAME_BYTES = 1 << 9, 1 << 8
 _PATH = np.dtype([("used", "u4"), ("is_cut", "u2"), ("is_rootless", "u2"), ("text", f"V{_TEXT_BYTES + _NAME_BYTES}")])
 """A path's parts from its last to its first, each with its zero byte: `used` bytes of them."""
@@ -61,6 +61,7 @@ class OpenFiles:
         self._paths = Map(MapType.HASH, "paths", _KEY, _PATH, most)
         self._empty = Map(MapType.ARRAY, "no_path", np.uint32, _PATH, 1)
         self.lost = LostCounter()
+        self.has_paths = True
         self._read: dict[_File, str] = {}
 
     def close(self) -> None:
@@ -77,6 +78,7 @@ class OpenFiles:
         """
         if not self.layout:
             return
+        self.has_paths = _can_walk(program)
         end = program.make_label("file")
         self._write_file(program, task, end)
         program.read_field(R8, R9, "file", "f_inode", is_copied=True)
@@ -91,7 +93,8 @@ class OpenFiles:
         program.set(record, "device", R1)
         program.read_field(R8, R8, "super_block", "s_magic", is_copied=True)
         self._skip_unnamed(program, record, end)
-        self._write_path(program, record, end, has_mount=True)
+        if self.has_paths:
+            self._write_path(program, record, end, has_mount=True)
         program.label(end)
 
     def write_inode(self, program: KernelAssembly, record: Record) -> None:
@@ -110,7 +113,8 @@ class OpenFiles:
         program.read_field(R1, R8, "inode", "i_sb", is_copied=True)
         program.read_field(R1, R1, "super_block", "s_dev", is_copied=True)
         program.set(record, "device", R1)
-        if not self.shows_path:
+        self.has_paths = _can_walk(program)
+        if not self.shows_path or not self.has_paths:
             program.label(end)
             return
         program.read_field(R9, R8, "inode", "i_dentry.first", is_copied=True)
@@ -287,6 +291,11 @@ class OpenFiles:
         if path is not None and path.startswith("["):
             return path.strip("[]")
         return _KINDS.get(stat.S_IFMT(mode), "anon_inode") if mode else None
+
+
+def _can_walk(program: KernelAssembly) -> bool:
+    """Return whether the kernel can check the walk of a path, which before Linux 5.11 takes its verifier minutes."""
+    return program.has_field("task_struct", "bpf_storage")
 
 
 def _find_alias(program: KernelAssembly) -> str:
