@@ -72,6 +72,13 @@ if TYPE_CHECKING:
         Emit,
         Series,
     )
+    from omn_core.filter.grammar import (
+        Filter,
+        compile_filter,
+    )
+    from omn_core.filter.partial import (
+        may_match,
+    )
     from omn_core.format.base import (
         Encoder,
     )
@@ -167,6 +174,7 @@ _DEFERRED = {
     "Drain": "omn_core.model.losses",
     "Emit": "omn_core.emit.base",
     "Encoder": "omn_core.format.base",
+    "Filter": "omn_core.filter.grammar",
     "Frame": "omn_core.model.stacks",
     "InTargetCost": "omn_core.model.collector",
     "LaunchPlan": "omn_core.run.launcher",
@@ -186,6 +194,7 @@ _DEFERRED = {
     "Stacks": "omn_core.model.stacks",
     "TargetGone": "omn_core.model.collector",
     "Window": "omn_core.model.result",
+    "compile_filter": "omn_core.filter.grammar",
     "escape_bytes": "omn_core.names",
     "escape_tree": "omn_core.names",
     "explain_refusal": "omn_core.run.search",
@@ -198,6 +207,7 @@ _DEFERRED = {
     "launch": "omn_core.run.launcher",
     "open_cached": "omn_core.cache",
     "read_cached": "omn_core.cache",
+    "may_match": "omn_core.filter.partial",
     "make_program_environment": "omn_core.run.linux_exec",
     "read_session": "omn_core.session.read",
     "render_asked": "omn_core.format.sentences",
@@ -239,6 +249,7 @@ __all__ = [
     "EmitSpec",
     "Encoder",
     "Entry",
+    "Filter",
     "FormatRow",
     "Frame",
     "InTargetCost",
@@ -280,6 +291,7 @@ __all__ = [
     "ViewRow",
     "Whose",
     "Window",
+    "compile_filter",
     "escape_bytes",
     "escape_tree",
     "explain_refusal",
@@ -292,6 +304,7 @@ __all__ = [
     "iter_stack_series",
     "launch",
     "make_program_environment",
+    "may_match",
     "open_cached",
     "read_cached",
     "read_session",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from omn_core.catalog.known import Known, read_known
 from omn_core.catalog.load import load_catalog
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import PluginRecord, Registry, discover
@@ -133,3 +134,10 @@ def render_entry(changes: Mapping[str, str] | None = None, chain: str | None = N
 def entry_text() -> Any:
     """The function that renders one catalog entry with changes."""
     return render_entry
+
+
+@pytest.fixture
+def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let omn know a distribution of this project's that is not installed: omn-shelf, of the source shelf.books."""
+    known = Known({**read_known().distributions, "omn-shelf": {"sources": ("shelf.books",)}})
+    monkeypatch.setattr("omn_core.resolve.complete.read_known", lambda: known)

@@ -76,13 +76,14 @@ def _compare_numbers(values: Any, symbol: str, literal: Literal) -> Mask:
 def _compare_texts(node: Comparison, column: Column) -> Mask:
     """Decide each distinct text once, then look every event's code up."""
     assert column.names is not None
-    matches = _text_test(node)
+    matches = make_text_test(node)
     codes, inverse = np.unique(column.values, return_inverse=True)
     decided = np.array([code >= 0 and matches(column.names.text(code)) for code in codes.tolist()], bool)
     return np.asarray(decided[inverse])
 
 
-def _text_test(node: Comparison) -> Callable[[str], bool]:
+def make_text_test(node: Comparison) -> Callable[[str], bool]:
+    """Make the test of a text that a comparison stands for."""
     if node.operator == "in":
         wanted = set(node.literals)
         return lambda text: text in wanted

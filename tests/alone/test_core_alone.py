@@ -15,7 +15,8 @@ def test_the_listing_says_how_to_get_a_family(omn: Any) -> None:
     text = ran.stdout.decode()
     assert ran.code == 0
     assert "No family is installed" in text
-    for distribution in ("omn-cpu", "omn-mem", "omn-io", "omn-net", "omn-sched", "omn-proc", "omn-gpu", "omn-power"):
+    families = ("cpu", "mem", "io", "net", "sched", "proc", "gpu", "power", "runtime")
+    for distribution in (f"omn-{family}" for family in families):
         assert distribution in text
 
 

@@ -305,6 +305,7 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
         "plugins/net",
         "plugins/sched",
         "plugins/power",
+        "plugins/runtime",
         "examples/third-party",
     ],
 )

@@ -90,6 +90,7 @@ def test_a_band_that_is_not_there_falls_to_the_dearest_below_or_is_refused(famil
 
 
 @pytest.mark.spec("REQ-12")
+@pytest.mark.usefixtures("shelf")
 def test_a_family_without_a_default_says_why_and_what_it_has(family: Family) -> None:
     """One that declares none, one that declares why, one that is not installed and one nobody knows each say theirs."""
     family.build(WIDE, MACHINE)
@@ -98,8 +99,8 @@ def test_a_family_without_a_default_says_why_and_what_it_has(family: Family) -> 
     family.build(WIDE, none="a probe would go into the program")
     said = "'lab' is a family without a default: a probe would go into the program; its sources are lab.wide"
     assert family.refuse() == said
-    said = "the family 'runtime' is not installed; install omn-runtime to have it"
-    assert family.refuse(NotCollected, family="runtime") == said
+    said = "the family 'shelf' is not installed; install omn-shelf to have it"
+    assert family.refuse(NotCollected, family="shelf") == said
     assert family.refuse(family="labb") == "no source and no family is called 'labb'; did you mean 'lab'?"
 
 

@@ -416,13 +416,14 @@ def test_a_window_past_the_end_of_the_run_is_refused(ground: Ground, window: Req
 
 
 @pytest.mark.spec("REQ-5", "REQ-9")
+@pytest.mark.usefixtures("shelf")
 def test_a_session_names_every_gap_and_ends_with_the_first_to_fix(ground: Ground) -> None:
     """Every request that cannot be served is named at once; the code is the request's before the build's."""
     ground.build("a missing")
     session = Session(
         (
             make_request(mode="trace", id="one"),
-            make_request("runtime.gc", id="two"),
+            make_request("shelf.books", id="two"),
             make_request(keys=["gpu"], id="three"),
         )
     )
@@ -449,13 +450,14 @@ def test_a_session_of_a_build_gap_and_a_machine_gap_ends_with_the_builds(ground:
 @pytest.mark.parametrize(
     ("source", "error", "said"),
     [
-        ("runtime.gc", NotCollected, "install omn-runtime"),
-        ("runtime.nonsense", NotCollected, "the family 'runtime' is not installed; install omn-runtime"),
+        ("shelf.books", NotCollected, "install omn-shelf"),
+        ("shelf.nonsense", NotCollected, "the family 'shelf' is not installed; install omn-shelf"),
         ("lab.dept", RequestError, "no source is called 'lab.dept'; did you mean 'lab.depth'?"),
         ("zzz", RequestError, "'omn list' shows every source"),
         ("lab", RequestError, "'lab' is a family; its sources are lab.depth"),
     ],
 )
+@pytest.mark.usefixtures("shelf")
 def test_an_unknown_source_is_told_from_one_not_installed(ground: Ground, source: str, error: type, said: str) -> None:
     """A known word names what to install (3); an unknown one the nearest there is (2)."""
     ground.build("a available")

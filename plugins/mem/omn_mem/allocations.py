@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from omn_kernel.bpf.columns import Columns, make_address_column, make_named_column
 from omn_kernel.bpf.probed import ProbedRecords
 from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
-from omn_kernel.bpf.user_functions import UserFunction
+from omn_kernel.bpf.user_functions import Chooses, SameFunctions
 
 from omn_core.api import Batch, BoundTarget, Column
 from omn_mem.block_lives import LIVE, compute_lives
@@ -34,13 +34,13 @@ class Allocations(ProbedRecords):
         self._calls = self.hold(TaskStates("heap_calls", self.record))
         self._counts: dict[str, int] = {}
 
-    def list_functions(self, target: BoundTarget) -> Sequence[UserFunction]:
-        """List the programs on the functions of allocators, and load what forgets threads."""
+    def choose_functions(self, target: BoundTarget) -> Chooses:
+        """Choose the programs on the functions of allocators, and load what forgets threads."""
         self.count_lost(self._calls.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
         for program, hook in self._calls.write_programs(self.types):
             self.programs.load(program, hook)
         made = HeapPrograms(self.tasks.filter, self.task_fields, self._calls, self.take_stack, self.transport)
-        return made.list_functions()
+        return SameFunctions(made.list_functions())
 
     def sample(self, now_ns: int) -> Batch:
         """Copy what came, and remember when the window closes: at the last reading."""

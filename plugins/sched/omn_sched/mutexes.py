@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from omn_kernel.bpf.probed import ProbedRecords
 from omn_kernel.bpf.spans import SpanRecords
 from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
 from omn_kernel.bpf.tracing import ABSENT
-from omn_kernel.bpf.user_functions import UserFunction
+from omn_kernel.bpf.user_functions import Chooses, SameFunctions
 from omn_kernel.procfs.process import has_ended
 
 from omn_core.api import BoundTarget, Column
@@ -41,14 +40,14 @@ class Mutexes(ProbedRecords, SpanRecords):
         self._held_mutexes = self.hold(Map(MapType.HASH, "mutexes_held", KEY, self.record, MOST_HELD))
         self._lost = self.hold(LostCounter())
 
-    def list_functions(self, target: BoundTarget) -> Sequence[UserFunction]:
-        """List the programs on the functions, and load what forgets threads."""
+    def choose_functions(self, target: BoundTarget) -> Chooses:
+        """Choose the programs on the functions, and load what forgets threads."""
         self.count_lost(self._lost, f"mutexes found no room among the {MOST_HELD} that are held")
         self.count_lost(self._waiting.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
         for program, hook in self._waiting.write_programs(self.types):
             self.programs.load(program, hook)
         self._thread = target.tid
-        return MutexPrograms(
+        written = MutexPrograms(
             # Who has a mutex may be another thread than the one that is asked about.
             self.tasks.filter if target.tid is None else OneProcess(target.processes[0].pid),
             target.tid,
@@ -58,7 +57,8 @@ class Mutexes(ProbedRecords, SpanRecords):
             self.take_stack,
             self.transport,
             self._lost,
-        ).list_functions()
+        )
+        return SameFunctions(written.list_functions())
 
     def get_spans(self) -> Map:
         """Return the mutexes that are held."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
 from typing import Protocol, Self
 
 import attrs
@@ -19,6 +20,7 @@ from omn_kernel.polled import read_file
 _LOG_BYTES, _MOST_LOG_BYTES = 1 << 18, 1 << 24
 _TIMED = "/proc/sys/kernel/bpf_stats_enabled"
 _NAME_BYTES = 15
+_NOT_IN_NAMES = re.compile(rb"[^\w.]", re.ASCII)
 
 
 class Hook(Protocol):
@@ -113,7 +115,7 @@ def _load(assembled: Assembled, hook: Hook, log: bytearray | None) -> int:
         assembled.instructions,
         attach_type=calls.get_constant(hook.attach_type) if hook.attach_type else 0,
         attach_id=hook.get_attach_id(),
-        name=assembled.name.encode()[:_NAME_BYTES],
+        name=_NOT_IN_NAMES.sub(b"_", assembled.name.encode())[:_NAME_BYTES],
         log=log,
     )
 

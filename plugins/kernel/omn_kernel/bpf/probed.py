@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 from omn_core.api import Batch, BoundTarget, MachineRefused
 from omn_kernel.bpf.stacked import StackedRecords
-from omn_kernel.bpf.user_functions import UserFunction, UserFunctions
+from omn_kernel.bpf.user_functions import Chooses, UserFunctions
 
 
 class ProbedRecords(StackedRecords, ABC):
-    """A collector whose programs are probes. A subclass lists them.
+    """A collector whose programs are probes. A subclass chooses them.
 
     `function` is the one that a refusal names where nothing that a process maps has any, and `remedy` what may be asked
     instead; `is_multi` says that the places of each program are one link (Linux 6.6).
@@ -30,13 +29,13 @@ class ProbedRecords(StackedRecords, ABC):
         self._late: tuple[str, ...] = ()
 
     @abstractmethod
-    def list_functions(self, target: BoundTarget) -> Sequence[UserFunction]:
-        """List the programs, those first that others rely on."""
+    def choose_functions(self, target: BoundTarget) -> Chooses:
+        """Return what chooses the programs for each file, `SameFunctions` where they are the same for all."""
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs for what the target's processes map, or what a program that is held will."""
-        probes = self.list_functions(target)
-        self._functions = self.hold(UserFunctions(self.programs, self.types, probes, is_multi=self.is_multi))
+        choose = self.choose_functions(target)
+        self._functions = self.hold(UserFunctions(self.programs, self.types, choose, is_multi=self.is_multi))
         is_held = self.resolved.begins_held(target)
         self._functions.load(target, is_held=is_held)
         if not is_held and not self._functions.files:

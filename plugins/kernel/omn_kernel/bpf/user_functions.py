@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from typing import Protocol
 
 import attrs
 import numpy as np
@@ -22,7 +23,7 @@ from omn_kernel.bpf.running import RunningPrograms
 from omn_kernel.btf.fields import get_fields
 from omn_kernel.btf.types import Btf
 from omn_kernel.elf.functions import find_functions
-from omn_kernel.elf.image import read_image
+from omn_kernel.elf.image import Image, read_image
 from omn_kernel.elf.source import ElfError, File
 from omn_kernel.libraries import find_program, iter_mapped_files
 from omn_kernel.polled import read_file
@@ -41,6 +42,24 @@ class UserFunction:
     names: tuple[str, ...]
     write: Callable[[KernelAssembly], None]
     is_return: bool = False
+
+
+class Chooses(Protocol):
+    """What chooses the programs for a file by its image and by the path that it is mapped by."""
+
+    def __call__(self, image: Image, path: str, /) -> Sequence[UserFunction]:
+        """Return them, none for a file that is not to be probed."""
+
+
+@attrs.frozen
+class SameFunctions:
+    """The same programs for every file, those first that others rely on."""
+
+    probes: Sequence[UserFunction]
+
+    def __call__(self, image: Image, path: str, /) -> Sequence[UserFunction]:
+        """Return them."""
+        return self.probes
 
 
 def read_user_argument(program: KernelAssembly, target: Register, context: Register, position: int) -> None:
@@ -83,18 +102,16 @@ def _read_register(program: KernelAssembly, target: Register, context: Register,
 
 
 class UserFunctions:
-    """The probes of one collector. `probes` are its programs, those first that others rely on.
+    """The probes of one collector. `choose` gives the programs for a file, those first that others rely on.
 
     `is_multi` says that each file's places are one link (Linux 6.6). `late` counts files that were probed after a
     process had mapped them.
     """
 
-    def __init__(
-        self, programs: RunningPrograms, types: Btf, probes: Sequence[UserFunction], *, is_multi: bool
-    ) -> None:
+    def __init__(self, programs: RunningPrograms, types: Btf, choose: Chooses, *, is_multi: bool) -> None:
         self._programs = programs
         self._types = types
-        self._probes = probes
+        self._choose = choose
         self._is_multi = is_multi
         self._held = ExitStack()
         self._seen: set[tuple[int, int]] = set()
@@ -145,7 +162,8 @@ class UserFunctions:
             self._seen.add(identity)
             try:
                 image = read_image(file)
-                offsets = find_functions(image, {one for probe in self._probes for one in probe.names})
+                probes = self._choose(image, name)
+                offsets = find_functions(image, {one for probe in probes for one in probe.names})
             except ElfError:
                 return
             # The arguments of 32-bit code are on its stack.
@@ -153,11 +171,11 @@ class UserFunctions:
                 return
             unwanted.pop_all()
         self._held.callback(file.close)
-        self._load(file.path, offsets)
+        self._load(file.path, probes, offsets)
         self.files.append(name)
 
-    def _load(self, path: str, offsets: Mapping[str, tuple[int, ...]]) -> None:
-        for probe in self._probes:
+    def _load(self, path: str, probes: Sequence[UserFunction], offsets: Mapping[str, tuple[int, ...]]) -> None:
+        for probe in probes:
             places = sorted({place for name in probe.names for place in offsets.get(name, ())})
             hooks: list[UserProbe | UserProbes] = [
                 UserProbe(path, place, is_return=probe.is_return) for place in places

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from omn_kernel.elf.image import PF_X, PT_LOAD, Image, Segment
 from omn_kernel.elf.source import ElfError
@@ -18,6 +20,7 @@ from omn_kernel.elf.tables import (
 
 _MOST_NAMED, _MOST_STRINGS = 64, 1 << 16
 """How many functions of one file may have one of the names, and how often names may stand among its strings."""
+_MOST_NAMES_BYTES = 256 << 20
 
 
 def find_functions(image: Image, names: Collection[str]) -> Mapping[str, tuple[int, ...]]:
@@ -35,14 +38,54 @@ def find_functions(image: Image, names: Collection[str]) -> Mapping[str, tuple[i
     return {name: tuple(sorted(offsets)) for name, offsets in found.items()}
 
 
+def list_function_names(image: Image, parts: Collection[str] | None = None) -> set[str]:
+    """List the names of functions, as the linker spelt them and without a version; of some those with one of `parts`.
+
+    Raises ElfError where the symbol tables cannot be read, or where the names share strings to more than memory holds.
+    """
+    names: set[str] = set()
+    spelt_bytes = 0
+    for table in (read_dynamic_symbols(image), read_static_symbols(image)):
+        if table is None:
+            continue
+        offsets = np.unique(table.records["name"][_mark_functions(table)]).astype(np.int64)
+        chosen = offsets if parts is None else offsets[_mark_held(table.strings, offsets, parts)]
+        for offset in chosen.tolist():
+            end = table.strings.find(b"\0", offset)
+            spelt = table.strings[offset : len(table.strings) if end < 0 else end]
+            spelt_bytes += len(spelt)
+            if spelt_bytes > _MOST_NAMES_BYTES:
+                raise ElfError(f"its functions' names are of more than {_MOST_NAMES_BYTES} bytes")
+            names.add(os.fsdecode(spelt.partition(b"@")[0]))
+    return names - {""}
+
+
+def _mark_functions(table: SymbolTable) -> NDArray[np.bool_]:
+    records = table.records
+    kept: NDArray[np.bool_] = (records["section"] != SHN_UNDEF) & ((records["info"] & 0xF) == STT_FUNC)
+    return kept
+
+
+def _mark_held(strings: bytes, offsets: NDArray[np.int64], parts: Collection[str]) -> NDArray[np.bool_]:
+    """Mark the names, by where they begin, that hold one of some texts; a name may be the end of another."""
+    is_held = np.zeros(len(offsets), bool)
+    for part in filter(None, map(os.fsencode, parts)):
+        at = strings.find(part)
+        while at >= 0:
+            begin = strings.rfind(b"\0", 0, at) + 1
+            low, high = np.searchsorted(offsets, (begin, at + 1))
+            is_held[low:high] = True
+            at = strings.find(part, at + 1)
+    return is_held
+
+
 def _find(table: SymbolTable, names: Collection[str]) -> list[tuple[str, int]]:
     """Find the functions of some names, each with its address; a table may have a million others."""
-    places = {place: name for name in names for place in _iter_places(table.strings, name.encode())}
+    places = {place: name for name in names for place in _iter_places(table.strings, os.fsencode(name))}
     if len(places) > _MOST_STRINGS:
         raise ElfError(f"a name stands more than {_MOST_STRINGS} times among its strings")
     records = table.records
-    is_function = (records["section"] != SHN_UNDEF) & ((records["info"] & 0xF) == STT_FUNC)
-    chosen = records[is_function & np.isin(records["name"], list(places))]
+    chosen = records[_mark_functions(table) & np.isin(records["name"], list(places))]
     if len(chosen) > _MOST_NAMED * len(names):
         raise ElfError(f"more than {_MOST_NAMED} of its functions have one name")
     return [(places[int(record["name"])], int(record["value"])) for record in chosen]
