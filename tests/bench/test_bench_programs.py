@@ -178,7 +178,7 @@ def fork_children() -> None:
             SWITCHES,
             run_ping_pong,
         ),
-        (("sched.slices", "-m", "trace", "-e", "topk:10@comm"), 3, BPFTRACE_SLICES, 2 * SWITCHES, run_ping_pong),
+        (("sched.slices", "-m", "trace", "-e", "topk:10@comm"), 1, BPFTRACE_SLICES, 2 * SWITCHES, run_ping_pong),
     ],
     ids=[
         "proc.syscall",
