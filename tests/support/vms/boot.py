@@ -23,7 +23,7 @@ _TAIL = 3000
 
 _MACHINE = (
     # Several threads of translated code panicked one boot in nine with QEMU 7.2.
-    "-accel tcg,thread=single -machine q35 -cpu max -smp 2 -m 1536 -nodefaults -no-user-config -display none -no-reboot"
+    "-accel tcg,thread=single -machine q35 -cpu max -smp 2 -m 3072 -nodefaults -no-user-config -display none -no-reboot"
 )
 
 
