@@ -294,7 +294,7 @@ class OpenFiles:
 
 
 def _can_walk(program: KernelAssembly) -> bool:
-    """Return whether the kernel can check the walk of a path: those of 5.10 and 6.1 did not come to an end with it.
+    """Return whether the kernel checks the walk of a path in time: those of 5.10 and 6.1 took minutes, emulated.
 
     The field is Linux 6.9's, with which the walk was seen to be checked.
     """
