@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -102,6 +103,20 @@ def test_a_program_maps_the_files_that_are_told_before(tmp_path: Path) -> None:
     beside = {path for path in mapped if "lib-dynload" not in path}
     assert beside
     assert beside <= told
+
+
+def test_libraries_are_found_where_they_are_not_beside_the_loader(tmp_path: Path) -> None:
+    """A loader that stands alone looks in the system's folders."""
+    plain = compile_c(tmp_path, "plain", "int main(void) { return 0; }")
+    told = list(iter_mapped_files(str(plain), {}))
+    loader = tmp_path / "loader"
+    shutil.copy(told[1], loader)
+    alone = compile_c(tmp_path, "alone", "int main(void) { return 0; }", f"-Wl,--dynamic-linker={loader}")
+    subprocess.run([alone], check=True)
+    assert list(iter_mapped_files(str(alone), {}))[:2] == [str(alone), str(loader)]
+    libraries = {os.path.realpath(path) for path in told[2:]}
+    assert libraries
+    assert libraries <= {os.path.realpath(path) for path in iter_mapped_files(str(alone), {})}
 
 
 def test_preloaded_libraries_and_folders_come_first(tmp_path: Path) -> None:
