@@ -53,6 +53,7 @@ _HZ = 49
 _CHEAP = ("count", "summary", "hist")
 _WORST_FIRST = (LinkState.RESTRICTED, LinkState.UNKNOWN, LinkState.MISSING)
 _ROUNDS = 20
+_LAUNCHED = " launch "
 _TOO_LATE = "its target ended before its snapshot was taken"
 
 
@@ -74,13 +75,17 @@ def main() -> None:
 
     # The program outlives a reading of everything, however slow the guest is: as long as it took to ask for it all.
     life_s = max(_LEAST_LIFE_S, 1.5 * (time.monotonic() - began))
-    asked = dict(_iter_asked(questions, answers, reasons))
+    every = dict(_iter_asked(questions, answers, reasons))
+    asked = dict(every)
     for name, known in _read_known().items():
         mechanism, _, outcome = known.partition(", ")
         if name in asked and answers[name] == mechanism:
             del asked[name]
             if outcome:
                 answers[name] = known
+    if asked and not any(_LAUNCHED in name for name in asked):
+        # What is asked of the machine alone launches no program, and nothing would end the session.
+        asked |= dict([next(one for one in every.items() if _LAUNCHED in one[0])])
     for name, outcome, reason in run_session(asked, life_s) if asked else ():
         answers[name] = f"{answers[name]}, {outcome}"
         reasons[name] = reason
