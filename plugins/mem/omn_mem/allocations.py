@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from omn_kernel.bpf.columns import Columns, make_address_column, make_named_column
 from omn_kernel.bpf.probed import ProbedRecords
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.user_functions import Chooses, SameFunctions
 
 from omn_core.api import Batch, BoundTarget, Column
@@ -36,9 +36,7 @@ class Allocations(ProbedRecords):
 
     def choose_functions(self, target: BoundTarget) -> Chooses:
         """Choose the programs on the functions of allocators, and load what forgets threads."""
-        self.count_lost(self._calls.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-        for program, hook in self._calls.write_programs(self.types):
-            self.programs.load(program, hook)
+        self.load_states(self._calls)
         made = HeapPrograms(self.tasks.filter, self.task_fields, self._calls, self.take_stack, self.transport)
         return SameFunctions(made.list_functions())
 

@@ -12,7 +12,7 @@ from omn_kernel.bpf.columns import Columns
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.spans import SpanRecords
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 
 from omn_core.api import BoundTarget, Column
 from omn_mem.programs.episodes import TIMES, EpisodePrograms
@@ -47,9 +47,7 @@ class Episodes(SpanRecords, ABC):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs, and what forgets threads."""
-        self.count_lost(self._states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-        for program, hook in self._states.write_programs(self.types):
-            self.programs.load(program, hook)
+        self.load_states(self._states)
         self.load_episodes(EpisodePrograms(self, self._states, self._unknown))
 
     @abstractmethod

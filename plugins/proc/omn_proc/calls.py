@@ -11,7 +11,7 @@ from omn_kernel.bpf.columns import Columns, make_named_column
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.spans import SpanRecords
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.syscalls import name_syscall
 
 from omn_core.api import BoundTarget, Column
@@ -49,9 +49,7 @@ class Calls(SpanRecords):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs, and what forgets threads."""
-        self.count_lost(self._states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-        for program, hook in self._states.write_programs(self.types):
-            self.programs.load(program, hook)
+        self.load_states(self._states)
         written = CallPrograms(self, self._states, self._paths, self._unknown)
         self.load_tracepoint("sys_exit", written.write_exit)
         self.load_tracepoint("sys_enter", written.write_enter)

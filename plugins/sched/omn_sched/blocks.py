@@ -9,7 +9,7 @@ import numpy.typing as npt
 from omn_kernel.bpf.columns import Columns, make_named_column
 from omn_kernel.bpf.maps import NO_EXIST, Map
 from omn_kernel.bpf.spans import SpanRecords
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 
 from omn_core.api import BoundTarget, Column
 from omn_sched.off_cpu_times import end_at, name_state
@@ -39,9 +39,7 @@ class Blocks(SpanRecords):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the program, and what forgets threads."""
-        self.count_lost(self._states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-        for program, hook in self._states.write_programs(self.types):
-            self.programs.load(program, hook)
+        self.load_states(self._states)
         written = OffCpuProgram(self.tasks, self.task_fields, self._states, self.take_stack, self.transport)
         self.load_tracepoint("sched_switch", written.write_switch)
 

@@ -13,7 +13,7 @@ from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.probed import ProbedRecords
 from omn_kernel.bpf.spans import SpanRecords
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tracing import ABSENT
 from omn_kernel.bpf.user_functions import Chooses, SameFunctions
 from omn_kernel.procfs.process import has_ended
@@ -43,9 +43,7 @@ class Mutexes(ProbedRecords, SpanRecords):
     def choose_functions(self, target: BoundTarget) -> Chooses:
         """Choose the programs on the functions, and load what forgets threads."""
         self.count_lost(self._lost, f"mutexes found no room among the {MOST_HELD} that are held")
-        self.count_lost(self._waiting.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-        for program, hook in self._waiting.write_programs(self.types):
-            self.programs.load(program, hook)
+        self.load_states(self._waiting)
         self._thread = target.tid
         written = MutexPrograms(
             # Who has a mutex may be another thread than the one that is asked about.

@@ -16,7 +16,7 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.spans import SpanRecords
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tracing import ABSENT
 from omn_kernel.sysfs import read_cpus
 
@@ -53,9 +53,7 @@ class Slices(SpanRecords):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs: what forgets threads first, then what sees them start, switch and wake."""
-        self.count_lost(self._states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-        for program, hook in self._states.write_programs(self.types):
-            self.programs.load(program, hook)
+        self.load_states(self._states)
         self.count_lost(self._hidden, _HIDDEN)
         self._written = SlicePrograms(self.tasks, self.task_fields, self._states, self.transport, self._hidden)
         self.load_tracepoint("sched_wakeup_new", self._written.write_new)

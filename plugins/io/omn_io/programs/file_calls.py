@@ -18,7 +18,7 @@ from omn_kernel.bpf.open_files import OpenFiles
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
-from omn_kernel.bpf.system_calls import read_call_number, set_current_task
+from omn_kernel.bpf.system_calls import read_call_number
 from omn_kernel.bpf.task_states import TaskStates
 
 CALL = [("began_ns", "u8"), ("result", "i8"), ("place", "u4"), ("kind", "u4")]
@@ -94,7 +94,7 @@ class FileCalls:
 
         It leaves what is none of the calls.
         """
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         kind = self._table.find(program, R8, R7, "done")
         program.load(R9, kind.base, kind.offset, KIND.itemsize)
         program.jump_if(R9, "==", 0, "done")

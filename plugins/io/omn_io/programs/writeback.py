@@ -20,7 +20,6 @@ from omn_kernel.bpf.open_files import OpenFiles
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
-from omn_kernel.bpf.system_calls import set_current_task
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
 
@@ -77,7 +76,7 @@ class Writebacks:
     def _write_queue(self, program: KernelAssembly) -> None:
         """Write writeback_queue(wb, work), which whoever asks for it runs."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         work, asked = program.reserve(_WORK), program.reserve(self._states.state)
         program.clear(asked)
         program.read_argument(R1, R6, 1)
@@ -90,7 +89,7 @@ class Writebacks:
     def _write_exec(self, program: KernelAssembly) -> None:
         """Write writeback_exec(wb, work), where a worker takes up what was queued."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         work, begun = program.reserve(_WORK), program.reserve(self._states.state)
         program.read_argument(R1, R6, 1)
         program.set(work, "work", R1)
@@ -110,7 +109,7 @@ class Writebacks:
     def _write_start(self, program: KernelAssembly) -> None:
         """Write writeback_start(wb, work), which begins each round of a work, whether anybody queued that or not."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         program.read_argument(R9, R6, 1)
         self._states.look_up(program, R7)
         program.jump_if(R0, "==", 0, "own")
@@ -134,7 +133,7 @@ class Writebacks:
 
     def _write_written(self, program: KernelAssembly) -> None:
         """Write writeback_written(wb, work), which ends a round: what the worker writes then is of no work."""
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self._states.look_up(program, R7)
         with program.when(R0, "!=", 0):
             program.move(R1, NO_WORK)
@@ -143,7 +142,7 @@ class Writebacks:
 
     def _write_inode_start(self, program: KernelAssembly) -> None:
         """Write writeback_single_inode_start(inode, control, pages)."""
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self._states.look_up(program, R7)
         program.jump_if(R0, "==", 0, "outside")
         program.move(R8, R0)
@@ -171,7 +170,7 @@ class Writebacks:
     ) -> None:
         """Write writeback_single_inode(inode, control, pages), where the control has how many pages were left."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self._states.look_up(program, R7)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)

@@ -15,6 +15,7 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.running import RunningPrograms
 from omn_kernel.bpf.target_tasks import TargetTasks
+from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
 from omn_kernel.btf.kernel import read_kernel_btf
 from omn_kernel.btf.types import Btf
 from omn_kernel.polling import Closable
@@ -56,6 +57,12 @@ class ProgramCollector(CollectorBase, ABC):
     def count_lost(self, counter: LostCounter, reason: str) -> None:
         """Count in the answer what programs count as lost, with the reason after the number of them."""
         self._counters.append((counter, reason))
+
+    def load_states(self, states: TaskStates) -> None:
+        """Load what forgets threads, before the programs that remember them, and count those that found no room."""
+        self.count_lost(states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
+        for program, hook in states.write_programs(self.types):
+            self.programs.load(program, hook)
 
     def load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None]) -> None:
         """Load a program on a tracepoint, with typed pointers where the kernel takes it so, else with numbers.

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, Register
+from omn_kernel.bpf.registers import Register
 
 _ARGUMENTS = ("di", "si", "dx", "r10", "r8", "r9")
 _COMPAT_ARGUMENTS = ("bx", "cx", "dx", "si", "di", "bp")
 """The fields of x86's struct pt_regs that hold a call's arguments: of 64-bit code, and of 32-bit code."""
 _COMPAT_BIT = 2
 """TS_COMPAT of arch/x86/include/asm/thread_info.h: the task is in a call of 32-bit code."""
-
-
-def set_current_task(program: KernelAssembly, task: Register) -> None:
-    """Emit what sets a register to the task that runs. R0 to R5 hold nothing after it."""
-    program.call("get_current_task_btf" if program.has_typed_pointers else "get_current_task")
-    program.move(task, R0)
 
 
 def read_compat(program: KernelAssembly, target: Register, task: Register) -> None:

@@ -17,7 +17,6 @@ from omn_kernel.bpf.pieces import copy_from_user, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
-from omn_kernel.bpf.system_calls import set_current_task
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
@@ -102,7 +101,7 @@ class HeapPrograms:
     def _begin(self, program: KernelAssembly) -> None:
         """Set R7 to the task that runs; `done` where it is not the target's, or is inside another call."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self.tasks.keep(program, R7, "done")
         outer = self.calls.look_up(program, R7)
         with program.when(R0, "!=", 0):
@@ -132,7 +131,7 @@ class HeapPrograms:
     def write_return(self, program: KernelAssembly) -> None:
         """Write the return of a function that makes a block: of the outermost call, told by where the stack stands."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self.calls.look_up(program, R7)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)

@@ -16,7 +16,6 @@ from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
-from omn_kernel.bpf.system_calls import set_current_task
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 from omn_kernel.bpf.user_functions import read_caller
@@ -120,7 +119,7 @@ class CallPrograms:
     def _begin(self, program: KernelAssembly) -> None:
         """Keep the context in R6 and the task in R7, if it is one whose calls are timed."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self.tasks.keep(program, R7, "done")
 
     def _make_depth_key(self, program: KernelAssembly, function: int) -> Record:

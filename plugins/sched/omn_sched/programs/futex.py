@@ -16,7 +16,7 @@ from omn_kernel.bpf.pieces import copy_from_user, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
-from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat, set_current_task
+from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
@@ -93,7 +93,7 @@ class FutexPrograms:
         program.jump("done")
 
         program.label("wanted")
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self.tasks.filter.keep(program, R7, "done")
         call = program.reserve(self.states.state)
         program.clear(call)
@@ -157,7 +157,7 @@ class FutexPrograms:
     def _write_restart(self, program: KernelAssembly) -> None:
         """Go on with the call that a signal without a handler has interrupted: it waits again for the same."""
         program.label("restarted")
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         call = self.states.look_up(program, R7)
         program.jump_if(R0, "==", 0, "done")
         program.get(R1, call, "result")
@@ -181,7 +181,7 @@ class FutexPrograms:
             program.jump_if(R9, "==", number, "wanted")
         program.jump("done")
         program.label("wanted")
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         call = self.states.look_up(program, R7)
         with program.when(R0, "==", 0):
             self._count_unknown(program)

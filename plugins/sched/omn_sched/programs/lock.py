@@ -16,7 +16,6 @@ from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
-from omn_kernel.bpf.system_calls import set_current_task
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
@@ -46,7 +45,7 @@ class LockPrograms:
     def write_begin(self, program: KernelAssembly) -> None:
         """Write contention_begin(lock, flags)."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self.tasks.filter.keep(program, R7, "done")
         key = self._make_key(program)
         program.look_up(self.waits, key)
@@ -71,7 +70,7 @@ class LockPrograms:
     def write_end(self, program: KernelAssembly) -> None:
         """Write contention_end(lock, error)."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         key = self._make_key(program)
         program.look_up(self.waits, key)
         program.jump_if(R0, "==", 0, "unknown")

@@ -17,7 +17,6 @@ from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
-from omn_kernel.bpf.system_calls import set_current_task
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.tracing import ABSENT
@@ -162,7 +161,7 @@ class MutexPrograms:
     def _begin(self, program: KernelAssembly, position: int) -> Record:
         """Make the record of what the task in R7 asks for; its address stays in R9 until another piece uses it."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self.tasks.keep(program, R7, "done")
         lock = program.reserve(self.waiting.state)
         program.clear(lock)
@@ -191,7 +190,7 @@ class MutexPrograms:
     def _find_waiting(self, program: KernelAssembly) -> Record:
         """Find what the thread that runs asked for, in R8; `done` where nothing of it is known."""
         program.move(R6, R1)
-        set_current_task(program, R7)
+        program.point_to_current(R7)
         self.waiting.look_up(program, R7)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
