@@ -22,7 +22,17 @@ from omn_kernel.perf.reading import Counted, compute_counted
 from omn_kernel.probes.events import probe_perf
 from shapes import make_resolved
 
-from omn_core.api import BoundTarget, MachineRefused, Need, ProbeContext, RequestError, State, Target, TargetGone
+from omn_core.api import (
+    BoundTarget,
+    InTargetCost,
+    MachineRefused,
+    Need,
+    ProbeContext,
+    RequestError,
+    State,
+    Target,
+    TargetGone,
+)
 from omn_core.model.request import Request, RequestWindow
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread
 from omn_core.testing.workloads import Running, Workload, make_workload, spin, threads, touch_pages
@@ -202,6 +212,8 @@ def test_a_process_that_ended_has_no_rows_of_zero(workload: Start) -> None:
         assert {row["pid"] for row in driver.sample()} == {first.pid, second.pid}
         assert [row["pid"] for row in driver.sample()] == [second.pid]
         assert driver.collector.losses().is_empty
+        # The kernel counts in the program's own time, and nothing says how much of it.
+        assert driver.collector.in_target_cost() == InTargetCost(None)
 
 
 def test_the_machine_is_one_row_or_one_of_each_cpu(workload: Start) -> None:

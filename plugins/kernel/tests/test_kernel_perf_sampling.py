@@ -19,7 +19,17 @@ from omn_kernel.probes.events import probe_perf
 from omn_kernel.procfs.task import TICK_NS
 from shapes import make_resolved
 
-from omn_core.api import Batch, BoundTarget, MachineRefused, Need, ProbeContext, RequestError, State, Target
+from omn_core.api import (
+    Batch,
+    BoundTarget,
+    InTargetCost,
+    MachineRefused,
+    Need,
+    ProbeContext,
+    RequestError,
+    State,
+    Target,
+)
 from omn_core.model.batch import Names
 from omn_core.model.collector import MEMORY_BYTES, RunContext
 from omn_core.model.request import Request
@@ -78,7 +88,7 @@ def read_taken() -> int:
     return int(Path("/proc/stat").read_text().split("\n")[0].split()[8]) * TICK_NS
 
 
-@pytest.mark.spec("KRN-7", "CPU-1", "SRC-1")
+@pytest.mark.spec("KRN-7", "CPU-1", "SRC-1", "CST-1")
 def test_samples_add_up_to_the_time_that_was_run(workload: Start) -> None:
     """A second of work, in a process and its child: delivered and lost make it up to a hundredth."""
     child = workload(
@@ -101,6 +111,7 @@ def test_samples_add_up_to_the_time_that_was_run(workload: Start) -> None:
     assert total + losses.dropped * period == pytest.approx(fields["ran_ns"], abs=10_000_000 + taken_ns)
     assert fields["ran_ns"] >= 990_000_000
     assert fields["delivered"] == len(batch)
+    assert sampled.collector.in_target_cost() == InTargetCost(None)
     assert set(batch.attributes["pid"].values.tolist()) > {child.pid}
     assert "997 samples a second were asked for" in sampled.collector.facts()[0]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from omn_core.api import BoundTarget, RequestError, ResolvedRequest, RunContext
+from omn_core.api import BoundTarget, InTargetCost, RequestError, ResolvedRequest, RunContext
 from omn_kernel.perf.attributes import EventAttributes
 from omn_kernel.perf.counted import CgroupCounters, Counters, CpuCounters, TaskCounters, count_places
 from omn_kernel.perf.events import PerfEvent, Raised, get_event
@@ -138,6 +138,10 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
             if not self._openers[name].event.is_software:
                 fields |= {f"{name}_enabled_ns": enabled_ns, f"{name}_running_ns": running_ns}
         return fields
+
+    def in_target_cost(self) -> InTargetCost:
+        """Return that it is unknown: the kernel keeps the counts while the tasks run, and accounts for none of that."""
+        return InTargetCost(None)
 
     def degradations(self) -> tuple[str, ...]:
         """Say which events left out the kernel's code, and which shared their unit."""

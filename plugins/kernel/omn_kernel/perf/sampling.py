@@ -14,6 +14,7 @@ from omn_core.api import (
     CollectorBase,
     Column,
     Drain,
+    InTargetCost,
     Losses,
     MachineRefused,
     RequestError,
@@ -267,6 +268,10 @@ class SamplingCollector(CollectorBase, ABC):
         if self._held.walked_early:
             said.append(f"{self._held.walked_early} stacks were walked in the window, where their copies filled memory")
         return (*said, *self._sources.describe(), *self._notes)
+
+    def in_target_cost(self) -> InTargetCost:
+        """Return that it is unknown: the kernel takes a sample while the task runs, and keeps no account of that."""
+        return InTargetCost(None)
 
     def one_time_cpu_ns(self) -> int:
         """Return what fetching symbols cost."""
