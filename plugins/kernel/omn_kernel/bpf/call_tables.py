@@ -10,7 +10,7 @@ import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R3, Register
 from omn_kernel.bpf.system_calls import read_call_argument, read_compat
 from omn_kernel.syscalls import name_syscall
@@ -35,7 +35,7 @@ class CallTable:
         self._values = Map(MapType.ARRAY, "calls", np.uint32, np.dtype([("values", "u1", values.nbytes)]), 1)
         self._values.update(0, (values.view(np.uint8),))
 
-    def find(self, program: KernelAssembly, place: Register, task: Register, otherwise: str) -> Record:
+    def find(self, program: TaskAssembly, place: Register, task: Register, otherwise: str) -> Record:
         """Emit what sets R0 to where the value of a call lies, and a register from its number to its place.
 
         It goes to a label where the number is none of a call's. `place` and `task` are of R6 to R9; R1 to R5 hold
@@ -64,7 +64,7 @@ def name_place(place: int) -> str:
 
 
 def read_argument_at(
-    program: KernelAssembly, target: Register, registers: Register, place: Register, position: int
+    program: TaskAssembly, target: Register, registers: Register, place: Register, position: int
 ) -> None:
     """Emit what sets a register to an argument of a call by its place: 32-bit code gives it in another register.
 

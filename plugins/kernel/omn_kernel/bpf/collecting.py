@@ -10,12 +10,15 @@ from typing import TypeVar
 import attrs
 
 from omn_core.api import BoundTarget, CollectorBase, InTargetCost, Losses, MachineRefused, ResolvedRequest, RunContext
+from omn_kernel.bpf.followers import RecordFollower
 from omn_kernel.bpf.hooks import RawTracepoint, TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.record_arguments import reads_records
+from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.running import RunningPrograms
-from omn_kernel.bpf.target_tasks import TargetTasks
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.target_tasks import RecordedTasks, TargetTasks, TypedTasks
+from omn_kernel.bpf.task_states import FORGETTING, MOST_THREADS, TaskStates
 from omn_kernel.btf.kernel import read_kernel_btf
 from omn_kernel.btf.types import Btf
 from omn_kernel.polling import Closable
@@ -28,6 +31,8 @@ class ProgramCollector(CollectorBase, ABC):
 
     `programs` are loaded by `write_programs` for the target that is there then, and attached all together; `tasks`
     keeps what is the target's. Whatever is refused on the way, nothing is left in the kernel.
+
+    `reads_records` says that the backend is of classic tracepoints, whose programs do without the kernel's types.
     """
 
     hears_all = True
@@ -35,6 +40,7 @@ class ProgramCollector(CollectorBase, ABC):
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Open what needs no target."""
         super().prepare(resolved, context)
+        self.reads_records = reads_records(resolved)
         self.programs = RunningPrograms()
         self._missed = Losses()
         self._counters: list[tuple[LostCounter, str]] = []
@@ -61,8 +67,22 @@ class ProgramCollector(CollectorBase, ABC):
     def load_states(self, states: TaskStates) -> None:
         """Load what forgets threads, before the programs that remember them, and count those that found no room."""
         self.count_lost(states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-        for program, hook in states.write_programs(self.types):
-            self.programs.load(program, hook)
+        self.load_event(FORGETTING, states.write_forgetting)
+
+    def load_event(self, name: str, write: Callable[[TaskAssembly], None], *, call: str | None = None) -> None:
+        """Load a program that is written for either: on the classic tracepoint where records are read, else on the raw.
+
+        `call` is the one whose own classic tracepoint is meant, of sys_enter and sys_exit (`RecordedAssembly`). Raises
+        MachineRefused as `load_tracepoint` does, and where tracefs is closed.
+        """
+        if not self.reads_records:
+            self.load_tracepoint(name, write)
+            return
+        follower = self.tasks.follower
+        recorded = follower if isinstance(follower, RecordFollower) else None
+        program = RecordedAssembly(f"omn_{name}", name, recorded, call=call)
+        write(program)
+        self.programs.load(program, program.hook)
 
     def load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None]) -> None:
         """Load a program on a tracepoint, with typed pointers where the kernel takes it so, else with numbers.
@@ -83,15 +103,20 @@ class ProgramCollector(CollectorBase, ABC):
 
     def attach(self, target: BoundTarget) -> None:
         """Load the programs and attach them, those that follow the target's processes before those that ask."""
-        is_held = self.resolved.begins_held(target)
-        self.types = self._read_types()
-        self.tasks = self.hold(TargetTasks(target, is_held=is_held))
-        self.tasks.load(self.programs, self.types)
+        self.tasks = self.hold(self._find_tasks(target))
+        self.tasks.load(self.programs)
         if self.tasks.follower is not None:
             self.count_lost(self.tasks.follower.lost, "processes found no room among those that are followed")
         self.write_programs(target)
         self.programs.attach()
         self.tasks.begin()
+
+    def _find_tasks(self, target: BoundTarget) -> TargetTasks:
+        is_held = self.resolved.begins_held(target)
+        if self.reads_records:
+            return RecordedTasks(target, is_held=is_held)
+        self.types = self._read_types()
+        return TypedTasks(target, self.types, is_held=is_held)
 
     def _read_types(self) -> Btf:
         """Read the kernel's types, by which programs place what they read. Raises MachineRefused where it has none."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.bpf.followers import Follower
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, Register
 from omn_kernel.cgroup import UNIFIED, CgroupPlace, find_hierarchies, is_in_cgroup_namespace
 from omn_kernel.mounts import read_mounts
@@ -21,10 +21,10 @@ _POINTER = np.dtype([("cgroup", np.uint64)])
 class TaskFilter(Protocol):
     """Which tasks are a target's."""
 
-    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
         """Emit what goes to a label where a task is not the target's. R0 to R5 hold nothing of the program's after it.
 
-        The register points to the task's task_struct, and is one of R6 to R9.
+        The register stands for the task, and is one of R6 to R9.
         """
 
 
@@ -32,9 +32,9 @@ class TaskFilter(Protocol):
 class AnyTask:
     """Every task but the idle ones, which wait for nothing and are each cpu's own."""
 
-    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
         """Emit what leaves out the idle tasks, whose number is 0."""
-        program.read_field(R1, task, "task_struct", "pid")
+        program.read_thread(R1, task)
         program.jump_if(R1, "==", 0, otherwise)
 
 
@@ -44,9 +44,9 @@ class OneThread:
 
     tid: int
 
-    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
         """Emit the comparison of its number."""
-        program.read_field(R1, task, "task_struct", "pid")
+        program.read_thread(R1, task)
         program.jump_if(R1, "!=", self.tid, otherwise)
 
 
@@ -56,9 +56,9 @@ class OneProcess:
 
     pid: int
 
-    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
         """Emit the comparison of its number."""
-        program.read_field(R1, task, "task_struct", "tgid")
+        program.read_process(R1, task)
         program.jump_if(R1, "!=", self.pid, otherwise)
 
 
@@ -68,12 +68,12 @@ class OnCpus:
 
     cpus: tuple[int, ...]
 
-    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
         """Emit the comparison with each cpu, and with the idle task's number."""
         self.keep_cpu(program, otherwise)
         AnyTask().keep(program, task, otherwise)
 
-    def keep_cpu(self, program: KernelAssembly, otherwise: str) -> None:
+    def keep_cpu(self, program: TaskAssembly, otherwise: str) -> None:
         """Emit what goes to a label on another cpu. R0 to R5 hold nothing of the program's after it."""
         here = program.make_label("here")
         program.call("get_smp_processor_id")
@@ -90,8 +90,10 @@ class InCgroup:
     number: int
     depth: int
 
-    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
-        """Emit the comparison, as cgroup_is_descendant makes it. Raises FieldMissing."""
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
+        """Emit the comparison, as cgroup_is_descendant makes it. Raises FieldMissing, MachineRefused without types."""
+        if not isinstance(program, KernelAssembly):
+            raise MachineRefused("records of tracepoints do not tell the cgroup of a task")
         held = program.reserve(_POINTER)
         program.read_field(R1, task, "task_struct", "cgroups.dfl_cgrp")
         program.set(held, "cgroup", R1)

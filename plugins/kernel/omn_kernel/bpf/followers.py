@@ -17,7 +17,7 @@ from omn_kernel.bpf.hooks import RawTracepoint, Tracepoint
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.reading import KernelAssembly, RecordAssembly
+from omn_kernel.bpf.reading import KernelAssembly, RecordAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, Register
 from omn_kernel.btf.types import Btf
 from omn_kernel.procfs.process import ProcessGone, list_threads
@@ -91,10 +91,10 @@ class Follower:
         program.leave(0)
         return program
 
-    def keep(self, program: KernelAssembly, task: Register, otherwise: str) -> None:
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
         """Emit what goes to a label where a task's process is not followed. R0 to R5 hold nothing after it."""
         key = program.reserve(_ID)
-        program.read_field(R1, task, "task_struct", "tgid")
+        program.read_process(R1, task)
         program.set(key, "id", R1)
         program.look_up(self.processes, key)
         program.jump_if(R0, "==", 0, otherwise)
@@ -179,16 +179,48 @@ class RecordFollower(Follower):
         program.leave(0)
         return program
 
-    def keep_thread(self, program: Assembly, thread: Register, otherwise: str) -> None:
-        """Emit what sets R0 to the process of a thread, by its number, or goes to a label where that is not followed.
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
+        """Emit what goes to a label where a task is not followed. R0 to R5 hold nothing after it."""
+        self.find_process(program, task)
+        program.jump_if(R0, "==", 0, otherwise)
+
+    def find_process(self, program: Assembly, thread: Register) -> None:
+        """Emit what sets R0 to where the process of a thread stands, by its number; to zero where it is not followed.
 
         R1 to R5 hold nothing after it.
         """
         key = program.reserve(_ID)
         program.set(key, "id", thread)
         program.look_up(self.threads, key)
+
+    def get_process(self, program: Assembly, target: Register, found: Register) -> None:
+        """Emit what sets a register to the process that was found there."""
+        program.get(target, Record(found, _THREAD), "process")
+
+    def keep_thread(self, program: Assembly, thread: Register, otherwise: str) -> None:
+        """Emit what sets R0 to the process of a thread, by its number, or goes to a label where that is not followed.
+
+        R1 to R5 hold nothing after it.
+        """
+        self.find_process(program, thread)
         program.jump_if(R0, "==", 0, otherwise)
-        program.get(R0, Record(R0, _THREAD), "process")
+        self.get_process(program, R0, R0)
+
+    def write_begin(self, pid: int) -> Assembly:
+        """Write the program on sched_process_exec that begins to follow a process there, and its one thread."""
+        program = RecordAssembly("begin_at_exec")
+        key, process, thread = (program.reserve(layout) for layout in (_ID, _PROCESS, _THREAD))
+        program.call("get_current_pid_tgid")
+        program.compute(R0, ">>=", 32)
+        program.jump_if(R0, "!=", pid, "done")
+        program.set(key, "id", pid)
+        program.set(process, "start_ns", 0)
+        program.set(thread, "process", pid)
+        program.update(self.processes, key, process)
+        program.update(self.threads, key, thread)
+        program.label("done")
+        program.leave(0)
+        return program
 
     def _add(self, pid: int) -> None:
         super()._add(pid)

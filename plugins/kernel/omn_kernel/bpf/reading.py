@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from omn_kernel.bpf.assembly import Assembly, Record
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R10, Register
 from omn_kernel.btf.cpu_variables import compute_distance
@@ -59,7 +61,35 @@ class RecordAssembly(Assembly):
             self.compute(target, "s>>=", 64 - 8 * size)
 
 
-class KernelAssembly(RecordAssembly):
+class TaskAssembly(RecordAssembly, ABC):
+    """A program at a tracepoint that is told of tasks: a register stands for each, by what is handed over of it.
+
+    With the kernel's types that is a pointer to its task_struct (`KernelAssembly`), without them its number
+    (`records.RecordedAssembly`). A program that asks no more of a task than this is written once for both.
+    """
+
+    @abstractmethod
+    def read_argument(self, target: Register, context: Register, position: int) -> None:
+        """Read an argument of the tracepoint, counted from 0, where R1 was kept in `context` when the program began."""
+
+    @abstractmethod
+    def point_to_current(self, target: Register) -> None:
+        """Set a register to the task that runs. R0 to R5 hold nothing of the program's after it."""
+
+    @abstractmethod
+    def read_thread(self, target: Register, task: Register) -> None:
+        """Read the number of a task. R0 to R5 hold nothing else after it."""
+
+    @abstractmethod
+    def read_process(self, target: Register, task: Register) -> None:
+        """Read the number of a task's process, 0 where nobody tells it. R0 to R5 hold nothing else after it."""
+
+    @abstractmethod
+    def copy_comm(self, record: Record, field: str, task: Register) -> None:
+        """Copy what a task calls itself into a record's field of 16 bytes. R0 to R5 hold nothing after it."""
+
+
+class KernelAssembly(TaskAssembly):
     """A program with the kernel's types at hand, which places every field that it names on the running kernel.
 
     The pointers that a program at a typed tracepoint (or at a function) is handed have types that the verifier knows:
@@ -105,6 +135,18 @@ class KernelAssembly(RecordAssembly):
     def read_argument(self, target: Register, context: Register, position: int) -> None:
         """Read an argument of a raw or typed tracepoint, or of a function that is entered, counted from 0."""
         self.load(target, context, _WORD * position, _WORD)
+
+    def read_thread(self, target: Register, task: Register) -> None:
+        """Read the number of a task from its task_struct."""
+        self.read_field(target, task, "task_struct", "pid")
+
+    def read_process(self, target: Register, task: Register) -> None:
+        """Read the number of a task's process from its task_struct."""
+        self.read_field(target, task, "task_struct", "tgid")
+
+    def copy_comm(self, record: Record, field: str, task: Register) -> None:
+        """Copy a task's name from its task_struct."""
+        self.copy_field(record, field, task, "task_struct", "comm")
 
     def read_field(
         self, target: Register, source: Register, type_name: str, path: str, *, is_copied: bool = False

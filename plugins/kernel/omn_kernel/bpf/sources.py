@@ -8,7 +8,7 @@ from types import FrameType
 import attrs
 
 _PACKAGE = "omn_kernel.bpf"
-_WRITERS = frozenset({f"{_PACKAGE}.{module}" for module in ("sources", "assembly", "reading")})
+_WRITERS = frozenset({f"{_PACKAGE}.{module}" for module in ("sources", "assembly", "reading", "records")})
 
 
 @attrs.frozen

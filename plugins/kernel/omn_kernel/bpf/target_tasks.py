@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
 import numpy as np
 
 from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.bpf.assembly import Assembly
 from omn_kernel.bpf.filters import TaskFilter, find_filter
-from omn_kernel.bpf.followers import Follower
-from omn_kernel.bpf.hooks import RawTracepoint
+from omn_kernel.bpf.followers import Follower, RecordFollower
+from omn_kernel.bpf.hooks import RawTracepoint, Tracepoint
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6
 from omn_kernel.bpf.running import RunningPrograms
 from omn_kernel.btf.types import Btf
 
+_EXEC = "sched_process_exec"
 _ID = np.dtype([("id", np.uint32)])
 _PROCESS = np.dtype([("start_ns", np.uint64)])
 
 
-class TargetTasks:
+class TargetTasks(ABC):
     """The tasks of a target and, of processes, all that these start.
 
     `filter` is what programs keep them by, `follower` what keeps a target's processes, None for any other target. A
@@ -26,25 +30,30 @@ class TargetTasks:
     omn's own. Raises MachineRefused for a cgroup that programs cannot tell.
     """
 
+    follower: Follower | None
+
     def __init__(self, target: BoundTarget, *, is_held: bool) -> None:
         self._target = target
         self._is_held = is_held
-        self.follower = Follower() if target.processes and target.tid is None else None
+        self.follower = self.make_follower() if target.processes and target.tid is None else None
         try:
             self.filter: TaskFilter = find_filter(target, self.follower)
         except MachineRefused:
             self.close()
             raise
 
-    def load(self, programs: RunningPrograms, types: Btf) -> None:
+    @abstractmethod
+    def make_follower(self) -> Follower:
+        """Make what follows the target's processes."""
+
+    @abstractmethod
+    def load(self, programs: RunningPrograms) -> None:
         """Load what follows the processes, to be attached before what asks. Raises as `RunningPrograms.load` does."""
-        if self.follower is None:
-            return
-        for program, hook in self.follower.write_programs(types):
-            programs.load(program, hook)
-        if self._is_held:
-            for handle in self._target.processes:
-                programs.load(_write_begin(self.follower, handle.pid, types), RawTracepoint("sched_process_exec"))
+
+    @property
+    def held(self) -> Sequence[int]:
+        """The processes to begin with at their execve."""
+        return [handle.pid for handle in self._target.processes] if self._is_held else []
 
     def begin(self) -> None:
         """Begin with the processes that there are, once the programs are attached; not with one that is held."""
@@ -59,6 +68,46 @@ class TargetTasks:
         """Let go of what follows the processes."""
         if self.follower is not None:
             self.follower.close()
+
+
+class TypedTasks(TargetTasks):
+    """The tasks of a target by the kernel's types."""
+
+    def __init__(self, target: BoundTarget, types: Btf, *, is_held: bool) -> None:
+        super().__init__(target, is_held=is_held)
+        self._types = types
+
+    def make_follower(self) -> Follower:
+        """Make what follows by raw tracepoints."""
+        return Follower()
+
+    def load(self, programs: RunningPrograms) -> None:
+        """Load the programs on raw tracepoints."""
+        if self.follower is None:
+            return
+        for program, hook in self.follower.write_programs(self._types):
+            programs.load(program, hook)
+        for pid in self.held:
+            programs.load(_write_begin(self.follower, pid, self._types), RawTracepoint(_EXEC))
+
+
+class RecordedTasks(TargetTasks):
+    """The tasks of a target by the records of classic tracepoints, without the kernel's types."""
+
+    follower: RecordFollower | None
+
+    def make_follower(self) -> RecordFollower:
+        """Make what follows by records."""
+        return RecordFollower()
+
+    def load(self, programs: RunningPrograms) -> None:
+        """Load the programs on classic tracepoints."""
+        if self.follower is None:
+            return
+        for program, hook in self.follower.write_record_programs():
+            programs.load(program, hook)
+        for pid in self.held:
+            programs.load(self.follower.write_begin(pid), Tracepoint(f"sched/{_EXEC}"))
 
 
 def _write_begin(follower: Follower, pid: int, types: Btf) -> Assembly:

@@ -12,12 +12,13 @@ from omn_kernel.bpf.hooks import RawTracepoint
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, Register
 from omn_kernel.btf.types import Btf
 
 MOST_THREADS = 1 << 15
 """Of how many threads something is remembered at a time."""
+FORGETTING = "sched_process_free"
 _ID = np.dtype([("id", np.uint32)])
 
 
@@ -36,21 +37,25 @@ class TaskStates:
     def write_programs(self, types: Btf) -> list[tuple[Assembly, RawTracepoint]]:
         """Write the program that forgets threads, to be attached before those that remember. Raises FieldMissing."""
         program = KernelAssembly("forget_task", types, has_typed_pointers=False)
+        self.write_forgetting(program)
+        return [(program, RawTracepoint(FORGETTING))]
+
+    def write_forgetting(self, program: TaskAssembly) -> None:
+        """Write the program on the tracepoint `FORGETTING`, sched_process_free(task)."""
         key = program.reserve(_ID)
         program.read_argument(R6, R1, 0)
         self._set_key(program, key, R6)
         program.delete(self.table, key)
         program.leave(0)
-        return [(program, RawTracepoint("sched_process_free"))]
 
-    def look_up(self, program: KernelAssembly, task: Register) -> Record:
+    def look_up(self, program: TaskAssembly, task: Register) -> Record:
         """Emit what sets R0 to a task's state, or to zero where there is none. R1 to R5 hold nothing after it."""
         key = program.reserve(_ID)
         self._set_key(program, key, task)
         program.look_up(self.table, key)
         return Record(R0, self.state)
 
-    def put(self, program: KernelAssembly, task: Register, state: Record) -> None:
+    def put(self, program: TaskAssembly, task: Register, state: Record) -> None:
         """Emit what remembers a task's state, and counts where there is no room. R0 to R5 hold nothing after it."""
         key = program.reserve(_ID)
         self._set_key(program, key, task)
@@ -63,8 +68,8 @@ class TaskStates:
         with suppress(FileNotFoundError):
             self.table.delete((thread,))
 
-    def _set_key(self, program: KernelAssembly, key: Record, task: Register) -> None:
-        program.read_field(R1, task, "task_struct", "pid")
+    def _set_key(self, program: TaskAssembly, key: Record, task: Register) -> None:
+        program.read_thread(R1, task)
         program.set(key, "id", R1)
 
     def close(self) -> None:

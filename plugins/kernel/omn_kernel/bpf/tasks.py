@@ -12,12 +12,14 @@ from omn_core.api import Column, Names, ResolvedRequest
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import make_named_column, make_text_column
 from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, make_process_column
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.record_arguments import reads_records
 from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 from omn_kernel.cgroup_names import CgroupNames
 from omn_kernel.procfs.process import find_comm, find_parent, find_process_key
 
-_NUMBERS = {"task": "pid", "pid": "tgid", "ppid": "real_parent.tgid"}
+_UNRECORDED = frozenset({"ppid", "cgroup", "proc"})
+"""The fields that the kernel's types alone tell."""
 _LAYOUTS = {
     "task": [("task", "u4")],
     "pid": [("pid", "u4")],
@@ -38,11 +40,14 @@ class TaskFields:
 
     `cpu` is the one that the program runs on, `comm` what the task calls itself then. `proc` is its process's pid
     namespace and its number there, read in the kernel: what ends before anybody looks has its name too. `cgroup` is
-    its cgroup2 cgroup, by its path. `others` are fields that the source has of something else under these names.
+    its cgroup2 cgroup, by its path. Where records are read there is none of these two, nor a parent. `others` are
+    fields that the source has of something else under these names.
     """
 
     def __init__(self, resolved: ResolvedRequest, others: Collection[str] = ()) -> None:
         had = {*resolved.entry.keys, *resolved.entry.attributes}.difference(others)
+        if reads_records(resolved):
+            had -= _UNRECORDED
         self.shown = tuple(name for name in _LAYOUTS if name in had and resolved.shows(name))
         self.layout = [part for name in self.shown for part in _LAYOUTS[name]]
         self._cgroups = CgroupNames()
@@ -52,27 +57,34 @@ class TaskFields:
         if "cgroup" in self.shown:
             self._cgroups.look()
 
-    def write(self, program: KernelAssembly, record: Record, task: Register) -> None:
+    def write(self, program: TaskAssembly, record: Record, task: Register) -> None:
         """Emit what sets the fields in a record. R0 to R5 hold nothing of the program's after it. Raises FieldMissing.
 
-        The register points to the task's task_struct, and is one of R6 to R9.
+        The register stands for the task, and is one of R6 to R9.
         """
-        for name in self.shown:
-            if name in _NUMBERS:
-                program.read_field(R1, task, "task_struct", _NUMBERS[name])
-                program.set(record, name, R1)
+        if "task" in self.shown:
+            program.read_thread(R1, task)
+            program.set(record, "task", R1)
+        if "pid" in self.shown:
+            program.read_process(R1, task)
+            program.set(record, "pid", R1)
         if "cpu" in self.shown:
             program.call("get_smp_processor_id")
             program.set(record, "cpu", R0)
-        if "cgroup" in self.shown:
-            program.read_field(R1, task, "task_struct", "cgroups.dfl_cgrp.kn.id")
-            program.set(record, "cgroup", R1)
         if "comm" in self.shown:
-            program.copy_field(record, "comm", task, "task_struct", "comm")
+            program.copy_comm(record, "comm", task)
+        if isinstance(program, KernelAssembly):
+            self._write_typed(program, record, task)
+
+    def _write_typed(self, program: KernelAssembly, record: Record, task: Register) -> None:
+        for name, path in {"ppid": "real_parent.tgid", "cgroup": "cgroups.dfl_cgrp.kn.id"}.items():
+            if name in self.shown:
+                program.read_field(R1, task, "task_struct", path)
+                program.set(record, name, R1)
         if "proc" in self.shown:
             copy_process(program, record, task)
 
-    def copy(self, program: KernelAssembly, record: Record, source: Record) -> None:
+    def copy(self, program: TaskAssembly, record: Record, source: Record) -> None:
         """Emit what copies the fields from another record that has them. R0 to R5 hold nothing after it.
 
         Both records' registers are of R6 to R10.
@@ -111,7 +123,7 @@ class TaskFields:
         """Make the keys and the attributes of records."""
         self.look()
         keys = {name: self._make_key(name, records, names) for name in _KEYS if name in self.shown}
-        attributes = {name: Column(records[name].astype(np.int64)) for name in _ATTRIBUTES if name in self.shown}
+        attributes = {name: _make_process(records[name]) for name in _ATTRIBUTES if name in self.shown}
         if "comm" in self.shown:
             # It is a key that divides, and a label of those that do.
             keys["comm"] = make_text_column(records["comm"], names)
@@ -123,3 +135,8 @@ class TaskFields:
         if name == "proc":
             return make_process_column(records, names)
         return Column(records[name].astype(np.int64))
+
+
+def _make_process(numbers: npt.NDArray[Any]) -> Column:
+    """Make a column of processes; one that nobody told, 0, is absent."""
+    return Column(numbers.astype(np.int64), numbers != 0)

@@ -17,7 +17,7 @@ from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.columns import Columns, make_named_column, make_text_column
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.pieces import compute_bucket, read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.streaming import StreamCollector
@@ -43,12 +43,12 @@ class TracedPrograms(ProgramCollector, ABC):
         super().prepare(resolved, context)
 
     @abstractmethod
-    def reserve(self, program: KernelAssembly) -> Record:
+    def reserve(self, program: TaskAssembly) -> Record:
         """Reserve a place for an event's measured values and labels (`tracing.Tracing`)."""
 
     @abstractmethod
     def write(
-        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+        self, program: TaskAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
     ) -> None:
         """Emit what hands an event over (`tracing.Tracing`)."""
 
@@ -93,14 +93,14 @@ class TracedRecords(TracedPrograms, StreamCollector):
         self.record = np.dtype([(STAMP, "u8"), *own, *self.task_fields.layout], align=True)
         super().open_maps()
 
-    def reserve(self, program: KernelAssembly) -> Record:
+    def reserve(self, program: TaskAssembly) -> Record:
         """Reserve the record itself, with nothing of the stack left in it."""
         record = program.reserve(self.record)
         program.clear(record)
         return record
 
     def write(
-        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+        self, program: TaskAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
     ) -> None:
         """Emit what completes the record and hands it over."""
         if at is None:
@@ -155,7 +155,7 @@ class TracedRows(TracedPrograms, RowCollector):
             return self.resolved.value
         return measured[0] if measured else None
 
-    def reserve(self, program: KernelAssembly) -> Record:
+    def reserve(self, program: TaskAssembly) -> Record:
         """Reserve the measured values and the labels alone, with nothing of the stack left in a text."""
         event = program.reserve(np.dtype(self.lay_out(self.tracer.labels) or [("nothing", "u8")]))
         if any(label.layout.startswith("S") for label in self.tracer.labels):
@@ -163,7 +163,7 @@ class TracedRows(TracedPrograms, RowCollector):
         return event
 
     def write(
-        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+        self, program: TaskAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
     ) -> None:
         """Emit what adds the value to its row; an event that does not have it adds nothing."""
         end = program.make_label("added")
@@ -185,7 +185,7 @@ class TracedRows(TracedPrograms, RowCollector):
         program.add_to(row, "count", R1)
         program.label(end)
 
-    def _set_measured(self, program: KernelAssembly, key: Record, event: Record, value: str, otherwise: str) -> None:
+    def _set_measured(self, program: TaskAssembly, key: Record, event: Record, value: str, otherwise: str) -> None:
         program.get(R2, event, value)
         program.jump_if(R2, "==", ABSENT, otherwise)
         if self._is_counted:

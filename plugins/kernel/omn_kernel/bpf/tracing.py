@@ -20,10 +20,11 @@ import attrs
 
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import Register
 from omn_kernel.bpf.running import RunningPrograms
 from omn_kernel.bpf.target_tasks import TargetTasks
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.btf.types import Btf
 from omn_kernel.polling import Closable
 
@@ -62,11 +63,17 @@ class Tracing(Protocol):
     def load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None]) -> None:
         """Load a program on a tracepoint (`ProgramCollector.load_tracepoint`)."""
 
-    def reserve(self, program: KernelAssembly) -> Record:
+    def load_event(self, name: str, write: Callable[[TaskAssembly], None], *, call: str | None = None) -> None:
+        """Load a program on a tracepoint, raw or classic as the backend is (`ProgramCollector.load_event`)."""
+
+    def load_states(self, states: TaskStates) -> None:
+        """Load what forgets threads, and count those that found no room (`ProgramCollector.load_states`)."""
+
+    def reserve(self, program: TaskAssembly) -> Record:
         """Reserve a place for an event's measured values and labels, each under its name, numbers of 8 bytes."""
 
     def write(
-        self, program: KernelAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
+        self, program: TaskAssembly, event: Record, task: Register, context: Register, *, at: Register | None = None
     ) -> None:
         """Emit what hands an event of a task over. R0 to R5 hold nothing of the program's after it.
 

@@ -1,0 +1,65 @@
+"""What the records of classic tracepoints say of the arguments that their raw ones hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from omn_core.api import ResolvedRequest
+
+_BACKEND = "bpf:tp"
+
+
+def reads_records(resolved: ResolvedRequest) -> bool:
+    """Tell whether a request is served by programs on classic tracepoints, which do without the kernel's types."""
+    return resolved.backend.id == _BACKEND
+
+
+@attrs.frozen
+class ToldTask:
+    """A task that a record tells of: the fields of its number and of its name. `is_current` of the one that runs."""
+
+    number: str
+    comm: str
+    is_current: bool = False
+
+
+WHOLE = ""
+"""An argument that the record stands for as a whole: the registers of a system call, whose arguments are in it."""
+Argument: TypeAlias = str | ToldTask
+
+
+@attrs.frozen
+class Recorded:
+    """A tracepoint's category in tracefs, and by their place those of its arguments that its record tells."""
+
+    category: str
+    arguments: Mapping[int, Argument]
+
+
+_TASK = ToldTask("pid", "comm")
+
+RECORDED = {
+    "sched_switch": Recorded(
+        "sched", {1: ToldTask("prev_pid", "prev_comm", is_current=True), 2: ToldTask("next_pid", "next_comm")}
+    ),
+    "sched_waking": Recorded("sched", {0: _TASK}),
+    "sched_wakeup": Recorded("sched", {0: _TASK}),
+    "sched_wakeup_new": Recorded("sched", {0: _TASK}),
+    "sched_migrate_task": Recorded("sched", {0: _TASK, 1: "dest_cpu"}),
+    "sched_stat_runtime": Recorded("sched", {0: _TASK, 1: "runtime"}),
+    "sched_process_free": Recorded("sched", {0: _TASK}),
+    "sched_process_exec": Recorded("sched", {}),
+    "irq_handler_entry": Recorded("irq", {0: "irq"}),
+    "irq_handler_exit": Recorded("irq", {0: "irq"}),
+    "softirq_raise": Recorded("irq", {0: "vec"}),
+    "softirq_entry": Recorded("irq", {0: "vec"}),
+    "softirq_exit": Recorded("irq", {0: "vec"}),
+    "contention_begin": Recorded("lock", {0: "lock_addr", 1: "flags"}),
+    "contention_end": Recorded("lock", {0: "lock_addr", 1: "ret"}),
+    "sys_enter": Recorded("raw_syscalls", {0: WHOLE, 1: "id"}),
+    "sys_exit": Recorded("raw_syscalls", {0: WHOLE, 1: "ret"}),
+}
+"""By the tracepoint's name. The place of an argument is that of its prototype, which all kernels have alike."""
