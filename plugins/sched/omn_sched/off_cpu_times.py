@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omn_sched.programs.leaving import DEAD
+from omn_sched.programs.leaving import DEAD, IDLE
 
 Records = npt.NDArray[Any]
 
 _STATES = ((1, "interruptible"), (2, "uninterruptible"), (4, "stopped"), (8, "traced"), (0x40, "parked"))
 """TASK_INTERRUPTIBLE and the others of <linux/sched.h>, the bits that say what a thread waits for."""
-_IDLE = 0x402
-"""TASK_IDLE: a thread of the kernel's that waits for work, which the load does not count."""
 
 
 def name_state(state: int) -> str:
@@ -23,7 +21,7 @@ def name_state(state: int) -> str:
         return "runnable"
     if state & DEAD:
         return "dead"
-    if state & _IDLE == _IDLE:
+    if state & IDLE == IDLE:
         return "idle"
     return next((name for bit, name in _STATES if state & bit), f"{state:#x}")
 

@@ -22,6 +22,7 @@ def omn_collectors() -> list[CollectorRow]:
         _sample("sched.switches", "SwitchRecords"),
         _sample("sched.migrations", "MigrationRecords"),
         CollectorRow("sched.switches", "bpf:raw_tp", "omn_sched.traced:Switches", several_processes=True),
+        CollectorRow("sched.switches", "bpf:tp", "omn_sched.traced:Switches", several_processes=True),
         _collect_threads("sched.switches", "fs:proc:status", "Switches"),
         CollectorRow("sched.switches", "fs:proc:stat", "omn_sched.machine:MachineSwitches"),
         _collect_threads("sched.migrations", "fs:proc:sched", "Migrations"),

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from event_backends import EACH_BACKEND, RECORDED, TYPED
 from omn_kernel.bpf import collecting, streaming
 from omn_kernel.bpf.transport import PerfArrays, RingBuffer
 from omn_kernel.cgroup import UNIFIED, find_hierarchies
@@ -55,9 +56,16 @@ def _privileged() -> None:
         pytest.skip("this process is without CAP_BPF")
 
 
-def drive(catalog: Catalog, target: BoundTarget, *keys: str, mode: str = "trace", value: str | None = None) -> Driver:
+def drive(
+    catalog: Catalog,
+    target: BoundTarget,
+    *keys: str,
+    backend: str = TYPED,
+    mode: str = "trace",
+    value: str | None = None,
+) -> Driver:
     entry = catalog.entries["sched.switches"]
-    resolved = resolve_onto(entry, "bpf:raw_tp", target.target, mode=mode, keys=keys, value=value)
+    resolved = resolve_onto(entry, backend, target.target, mode=mode, keys=keys, value=value)
     return Driver(Switches(), resolved, target)
 
 
@@ -74,30 +82,36 @@ def wait_blocked(pid: int) -> tuple[int, int]:
         os.sched_yield()
 
 
-def run_switching(catalog: Catalog) -> tuple[list[dict[str, Any]], dict[str, Any], Driver]:
+def run_switching(catalog: Catalog, backend: str) -> tuple[list[dict[str, Any]], dict[str, Any], Driver]:
     """Trace the child while it switches, and return the events, what it says, and the driver."""
     argv = [sys.executable, "-S", "-c", SWITCHING]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        driver = drive(catalog, bind_processes(child.pid), "task", "proc", "cgroup")
+        keys = ("task", "proc", "cgroup") if backend == TYPED else ("task", "comm")
+        driver = drive(catalog, bind_processes(child.pid), *keys, backend=backend)
         with driver:
             child.stdin.write(b"\n")
             told = json.loads(child.stdout.readline())
             driver.sample()
-        told["proc"] = find_process_key("/", child.pid)
+        told |= {"proc": find_process_key("/", child.pid), "comm": read_file("/", f"/proc/{child.pid}/comm").decode()}
         child.stdin.write(b"\n")
     return driver.rows, told, driver
 
 
 @pytest.mark.spec("SRC-2", "KRN-3", "KRN-4")
 @pytest.mark.parametrize("kind", [RingBuffer, PerfArrays])
+@pytest.mark.parametrize("backend", EACH_BACKEND)
 def test_switches_are_those_that_the_kernel_counts(
-    catalog: Catalog, kind: Any, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, backend: str, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By choice and by force, between two readings of its own account; through a ring buffer and without one."""
+    """By choice and by force, between two readings of its own account; through a ring buffer and without one.
+
+    A record that comes while its cpu works on a map, anybody's, is passed over and counted (`skipped`).
+    """
     monkeypatch.setattr(streaming, "open_transport", kind)
-    rows, told, driver = run_switching(catalog)
+    rows, told, driver = run_switching(catalog, backend)
+    losses = driver.collector.losses()
     own = [row for row in rows if row["task"] == told["pid"]]
     (begun_ns, voluntary, involuntary, begins_ns), (ends_ns, later_voluntary, later_involuntary, ended_ns) = told[
         "told"
@@ -105,25 +119,31 @@ def test_switches_are_those_that_the_kernel_counts(
     for name, counted in [("voluntary", later_voluntary - voluntary), ("involuntary", later_involuntary - involuntary)]:
         inside = sum(row[name] for row in own if begins_ns <= row["ts_ns"] <= ends_ns)
         around = sum(row[name] for row in own if begun_ns <= row["ts_ns"] <= ended_ns)
-        assert inside <= counted <= around, name
-        assert counted >= 200, name
+        assert inside <= counted <= around + losses.skipped, name
+        assert counted > 50, name
     assert all(row["voluntary"] + row["involuntary"] == row["switches"] == 1 for row in rows)
-    assert {row["proc"] for row in own} == {told["proc"]}
-    assert all("cgroup" in row for row in own) is (UNIFIED in find_hierarchies(read_mounts("/")))
-    assert driver.collector.losses().is_empty
+    if backend == TYPED:
+        assert {row["proc"] for row in own} == {told["proc"]}
+        assert all("cgroup" in row for row in own) is (UNIFIED in find_hierarchies(read_mounts("/")))
+    else:
+        assert {row["comm"] for row in own} == {told["comm"].strip()}
+        assert not {"proc", "cgroup", "ppid"} & rows[0].keys()
+    assert losses.dropped == 0
+    assert backend == RECORDED or losses.is_empty
     assert driver.collector.fields()["delivered"] == len(rows)
 
 
 @pytest.mark.spec("SRC-2", "KRN-4")
 @pytest.mark.parametrize("value", ["voluntary", "involuntary", "switches"])
-def test_sums_in_the_kernel_are_what_it_counted_itself(catalog: Catalog, value: str) -> None:
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_sums_in_the_kernel_are_what_it_counted_itself(catalog: Catalog, backend: str, value: str) -> None:
     """From one moment at which the task is off its cpu to another, to the switch."""
     argv = [sys.executable, "-S", "-c", SWITCHING]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         before = wait_blocked(child.pid)
-        with drive(catalog, bind_processes(child.pid), "task", mode="count", value=value) as driver:
+        with drive(catalog, bind_processes(child.pid), "task", backend=backend, mode="count", value=value) as driver:
             child.stdin.write(b"\n")
             child.stdout.readline()
             after = wait_blocked(child.pid)
@@ -134,28 +154,34 @@ def test_sums_in_the_kernel_are_what_it_counted_itself(catalog: Catalog, value: 
     made = [late - early for early, late in zip(before, after, strict=True)]
     own = [(row, int(count)) for row, count in zip(rows, weight, strict=True) if row["task"] == child.pid]
     wanted = {"voluntary": made[0], "involuntary": made[1], "switches": sum(made)}[value]
-    assert sum(row[value] * count for row, count in own) == wanted > 200
-    assert sum(count for _, count in own) == sum(made)
+    skipped = driver.collector.losses().skipped
+    assert backend == RECORDED or skipped == 0
+    assert wanted - skipped <= sum(row[value] * count for row, count in own) <= wanted
+    assert wanted > 50
+    assert sum(made) - skipped <= sum(count for _, count in own) <= sum(made)
 
 
 @pytest.mark.spec("KRN-5")
-def test_a_program_is_traced_with_what_it_starts(omn: Command) -> None:
-    """From its execve on: each process under its name, its parent and its own number."""
-    asked = ["-m", "trace", "-e", "raw", "--backend", "force:bpf:raw_tp", "--format", "json"]
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_a_program_is_traced_with_what_it_starts(omn: Command, backend: str) -> None:
+    """From its execve on: each process under its name and its own number, and its parent where that is known."""
+    asked = ["-m", "trace", "-e", "raw", "--backend", f"force:{backend}", "--format", "json"]
     ran = omn("sched.switches", *asked, "--", "sh", "-c", "sleep 0.01; sleep 0.01; true")
     assert ran.code == 0, ran.stderr
     shell = ran.document["program"]["pid"]
     rows = [row["attrs"] | row["key"] for row in ran.result["raw"]]
     sleeps = {row["pid"]: row for row in rows if row["comm"] == "sleep"}
     assert len(sleeps) == 2
-    assert {row["ppid"] for row in sleeps.values()} == {shell}
+    assert backend == RECORDED or {row["ppid"] for row in sleeps.values()} == {shell}
     assert {row["comm"] for row in rows} <= {"sh", "sleep"}
-    assert len({row["proc"] for row in rows}) == len({row["pid"] for row in rows}) == 3
+    assert {row["pid"] for row in rows} == {shell, *sleeps}
+    assert backend == RECORDED or len({row["proc"] for row in rows}) == 3
 
 
-def test_the_idle_tasks_give_nothing_up(catalog: Catalog) -> None:
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_the_idle_tasks_give_nothing_up(catalog: Catalog, backend: str) -> None:
     """Of the machine, switches from whatever was running alone."""
-    with drive(catalog, bind_machine(), "task") as driver:
+    with drive(catalog, bind_machine(), "task", backend=backend) as driver:
         subprocess.run(["sleep", "0.01"], check=True)
         driver.sample()
     assert driver.rows

@@ -6,7 +6,7 @@ was made to, leaves it by force.
 
 from __future__ import annotations
 
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R1, R6, R7, R8
 from omn_kernel.bpf.tracing import Tracer, Tracing
 
@@ -21,9 +21,9 @@ class SwitchesAway(Tracer):
 
     def load(self, tracing: Tracing) -> None:
         """Load what sees a task leave its cpu."""
-        tracing.load_tracepoint("sched_switch", lambda program: self.write_switch(program, tracing))
+        tracing.load_event("sched_switch", lambda program: self.write_switch(program, tracing))
 
-    def write_switch(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def write_switch(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Write sched_switch(preempt, prev, next, state)."""
         event = tracing.reserve(program)
         program.move(R6, R1)
