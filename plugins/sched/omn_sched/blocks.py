@@ -1,4 +1,4 @@
-"""sched.offcpu: threads off the cpu, each time from their switch out to their next in."""
+"""sched.offcpu: threads off the cpu, each time from where they go into the scheduler to their next switch in."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from omn_kernel.bpf.task_states import TaskStates
 
 from omn_core.api import BoundTarget, Column
 from omn_sched.off_cpu_times import end_at, name_state
+from omn_sched.programs.entry import TRACEPOINT, SchedulerEntry
 from omn_sched.programs.offcpu import FIELDS, OffCpuProgram
 from omn_sched.sleepers import is_off_cpu, list_tasks, make_sleeper
 
@@ -27,6 +28,7 @@ class Blocks(SpanRecords):
     layout = FIELDS
     began = "left_ns"
     lasted = "off_ns"
+    _begins_at_entry = False
 
     def open_maps(self) -> None:
         """Open the way that records come, and the threads that are off the cpu."""
@@ -40,7 +42,11 @@ class Blocks(SpanRecords):
     def write_programs(self, target: BoundTarget) -> None:
         """Load the program, and what forgets threads."""
         self.load_states(self._states)
-        written = OffCpuProgram(self.tasks, self.task_fields, self._states, self.take_stack, self.transport)
+        entry = None if self.types.find_tracepoint(TRACEPOINT) is None else self.hold(SchedulerEntry())
+        self._begins_at_entry = entry is not None
+        written = OffCpuProgram(self.tasks, self.task_fields, self._states, self.take_stack, self.transport, entry)
+        if entry is not None:
+            self.load_tracepoint(TRACEPOINT, entry.write_entry)
         self.load_tracepoint("sched_switch", written.write_switch)
 
     def attach(self, target: BoundTarget) -> None:
@@ -67,6 +73,11 @@ class Blocks(SpanRecords):
     def end_at(self, records: npt.NDArray[Any], left: npt.NDArray[Any], closed_ns: int) -> tuple[npt.NDArray[Any], int]:
         """End at the close what had not ended, the wait for a cpu told from what was before it."""
         return end_at(records, left, closed_ns)
+
+    def facts(self) -> tuple[str, ...]:
+        """Say where a block begins, on kernels that do not tell when a task goes into the scheduler."""
+        said = "a block begins at the switch: this kernel does not tell when a task enters the scheduler (Linux 6.16)"
+        return (*super().facts(), *(() if self._begins_at_entry else (said,)))
 
     def make_columns(self, records: npt.NDArray[Any]) -> Columns:
         """Make columns of the times off the cpu."""

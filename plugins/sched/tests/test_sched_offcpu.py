@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import compile_c
-from omn_kernel.btf.kernel import PATH
+from omn_kernel.btf.kernel import PATH, read_kernel_btf
 from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.task import parse_stat
 from omn_sched.off_cpu_times import end_at, name_state
@@ -152,6 +152,31 @@ def test_what_was_off_queued_and_on_the_cpu_is_the_threads_life(omn: Command, tm
     assert 0.99 * lived_ns - stolen_ns - tick_ns <= off_ns + queued_ns + ran_ns <= 1.01 * lived_ns
     assert queued_ns == pytest.approx(waited_ns, rel=0.02, abs=1_000_000)
     assert sum(row["off_ns"] for row in rows if row["state"] == "interruptible") >= 0.95 * 20 * 4_000_000
+
+
+@pytest.mark.spec("SRC-2")
+def test_a_block_begins_where_the_scheduler_is_entered(omn: Command, tmp_path: Path) -> None:
+    """A little before the switch that ends the thread's turn, and within that turn; else the answer says where."""
+    session = tmp_path / "session.json"
+    program = [sys.executable, "-c", "import time\nfor _ in range(100): time.sleep(0.0002)"]
+    asked = {"mode": "trace", "emits": ["raw"], "keys": ["task"], "target": {"launch": program}}
+    requests = [{"source": name, **asked} for name in ("sched.offcpu", "sched.slices")]
+    session.write_text(json.dumps({"requests": requests}))
+    ran = omn("-f", str(session), "--format", "json")
+    assert ran.code == 0, ran.stderr
+    blocks, turns = (
+        [(row["ts_ns"], row["attrs"]) for row in result["raw"] if row["key"]["task"] == ran.document["program"]["pid"]]
+        for result in ran.document["results"]
+    )
+    said = [fact for fact in ran.document["results"][0]["facts"] if "begins at the switch" in fact]
+    if read_kernel_btf("/").find_tracepoint("sched_entry_tp") is None:
+        assert said
+        return
+    assert said == []
+    begun = [ts_ns - attrs["off_ns"] - attrs["queued_ns"] for ts_ns, attrs in blocks if attrs["off_ns"] > 100_000]
+    assert len(begun) >= 100
+    spans = [(ts_ns - attrs["slice_ns"], ts_ns) for ts_ns, attrs in turns]
+    assert all(any(began < at < ended for began, ended in spans) for at in begun)
 
 
 def test_a_thread_that_is_made_to_give_way_waits_for_a_cpu_all_the_time(omn: Command) -> None:

@@ -1,4 +1,4 @@
-"""From a thread's switch off a cpu to its next switch in: for how long, in what state, and from where in its code.
+"""From where a thread goes off its cpu to its next switch in: for how long, in what state, and from where in its code.
 
 What is known when a thread leaves is kept until it comes back, and handed over from there with the times. The gap has
 two parts: what the thread waited for a cpu, by the kernel's own account, and before it what it was blocked.
@@ -16,6 +16,7 @@ from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 
+from omn_sched.programs.entry import SchedulerEntry
 from omn_sched.programs.leaving import DEAD, read_leaving_state
 from omn_sched.programs.queue_time import read_queue_time, split_gap
 
@@ -24,7 +25,10 @@ FIELDS = [("left_ns", "u8"), ("off_ns", "i8"), ("queued_ns", "i8"), ("waited_ns"
 
 
 class OffCpuProgram:
-    """Writes the program on sched_switch. `take_stack` emits what keeps where a thread left, if anybody asks."""
+    """Writes the program on sched_switch. `take_stack` emits what keeps where a thread left, if anybody asks.
+
+    `entry` knows when it went into the scheduler, None on kernels that do not tell: there it leaves at the switch.
+    """
 
     def __init__(
         self,
@@ -33,12 +37,14 @@ class OffCpuProgram:
         states: TaskStates,
         take_stack: TakesStacks,
         transport: Transport,
+        entry: SchedulerEntry | None,
     ) -> None:
         self._tasks = tasks
         self._fields = fields
         self._states = states
         self._take_stack = take_stack
         self._transport = transport
+        self._entry = entry
 
     def write_switch(self, program: KernelAssembly) -> None:
         """Write sched_switch(preempt, prev, next)."""
@@ -63,8 +69,11 @@ class OffCpuProgram:
         program.set(left, "waited_ns", R9)
         self._fields.write(program, left, R7)
         self._take_stack(program, left, R6)
-        read_clock(program, R0)
-        program.set(left, "left_ns", R0)
+        if self._entry is None:
+            read_clock(program, R9)
+        else:
+            self._entry.take(program, R9)
+        program.set(left, "left_ns", R9)
         self._states.put(program, R7, left)
 
     def _write_arriving(self, program: KernelAssembly) -> None:
