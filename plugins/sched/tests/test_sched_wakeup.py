@@ -252,7 +252,7 @@ def test_a_thread_that_was_woken_and_has_not_run_is_counted_apart(catalog: Catal
     assert driver.collector.fields()["unfinished"] == 1
 
 
-@pytest.mark.spec("SCH-1")
+@pytest.mark.spec("SCH-1", "KRN-6")
 def test_a_timer_wakes_and_not_the_task_that_it_came_over(catalog: Catalog) -> None:
     """Whoever spins where another's timer expires has woken nobody; who slept was woken by the interrupt."""
     with (
@@ -275,6 +275,7 @@ def test_a_timer_wakes_and_not_the_task_that_it_came_over(catalog: Catalog) -> N
     assert spinner.pid in [row["served_in_tid"] for row in woken]
 
 
+@pytest.mark.spec("KRN-6")
 def test_deferred_work_has_its_kind_and_the_task_that_it_was_served_in(catalog: Catalog) -> None:
     """What the loopback delivers is delivered in the sender's time, by NET_RX."""
     with started(sys.executable, "-S", "-c", DATAGRAMS) as program:
