@@ -7,22 +7,22 @@ from collections.abc import Mapping
 import numpy as np
 from omn_kernel.bpf.columns import Columns, make_named_column
 from omn_kernel.bpf.map_types import MapType
-from omn_kernel.bpf.maps import Entries, compute_sums
+from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.rows import RowCollector
 
 from omn_core.api import BoundTarget, Column
-from omn_io.programs.request_times import KEY, ROW, RequestTimes
+from omn_io.programs.request_times import DEVICE, DEVICES, PLACE, RequestTimes
 from omn_io.programs.requests import MOST_REQUESTS
 from omn_io.request_names import DeviceNames, find_device
 
 
 class RequestHistogram(RowCollector):
-    """A row for each device and power of two, which every cpu adds to by itself."""
+    """A row for each device, of every power of two, which every cpu adds to by itself."""
 
-    key = KEY
-    row = ROW
-    entries = 1 << 12
-    kind = MapType.PERCPU_HASH
+    key = PLACE
+    row = DEVICE
+    entries = DEVICES
+    kind = MapType.PERCPU_ARRAY
     _unknown = 0
 
     def write_programs(self, target: BoundTarget) -> None:
@@ -30,8 +30,9 @@ class RequestHistogram(RowCollector):
         self._devices = DeviceNames()
         self._devices.look()
         self._times = self.hold(RequestTimes(find_device(target)))
-        reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, had been"
+        reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, were under way"
         self.count_lost(self._times.lost, reason)
+        self.count_lost(self._times.crowded, f"requests were of devices that found no room among {DEVICES} in a drain")
         self.load_tracepoint("block_rq_complete", lambda program: self._times.write_complete(program, self.rows))
         self.load_tracepoint("block_rq_issue", self._times.write_issue)
 
@@ -50,12 +51,13 @@ class RequestHistogram(RowCollector):
 
     def make_columns(self, entries: Entries) -> Columns:
         """Make columns of rows: the mean of what each added up, which lies in its bucket, beside the exact total."""
-        sums = compute_sums(entries.values)
-        requests, total_ns = (sums[name].astype(np.int64) for name in ("requests", "total_ns"))
+        place, cpu, bucket = np.nonzero(entries.values["buckets"]["requests"])
+        times = entries.values["buckets"][place, cpu, bucket]
+        requests, total_ns = (times[name].astype(np.int64) for name in ("requests", "total_ns"))
         self._devices.look()
-        device = make_named_column(entries.keys["device"], self._devices.find, self.context.names)
+        device = make_named_column(entries.values["device"][place, cpu] - 1, self._devices.find, self.context.names)
         attributes = {
-            "latency_ns": Column(total_ns // np.maximum(requests, 1)),
+            "latency_ns": Column(total_ns // requests),
             "total_ns": Column(total_ns),
             "requests": Column(np.ones(len(requests), np.int64)),
         }

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 from loop_devices import Loop
+from omn_io.programs import issue_times, request_times
+from omn_io.request_histogram import RequestHistogram
 from omn_io.request_names import find_device
-from omn_kernel.block import BlockDevice
+from omn_kernel.block import BlockDevice, read_block_device
 from omn_kernel.btf.kernel import PATH
 from omn_kernel.privileges import read_privileges
 
 from omn_core.api import BoundTarget, RequestError, Target
+from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
+from omn_core.testing.harness import Driver, resolve_onto
 
 BLOCK = 4096
 # Reads blocks of a device past the page cache, first to last, and writes when each began and ended; a child reads as
@@ -163,6 +168,64 @@ def test_a_histogram_is_fios_own_bucket_by_bucket(loop: Loop, omn: Command, tmp_
         assert seen >= count_below(high), (high, buckets, own)
     quarter = next(high for high, _ in buckets if sum(count for bound, count in buckets if bound <= high) >= made / 4)
     assert count_below(quarter * 2 * (1 + 1 / 32)) >= made / 4
+
+
+# Eight threads read 50 blocks each of a device, so that many requests are under way at a time.
+CROWD = """
+import mmap, os, sys, threading
+def read(device, begin):
+    memory, file = mmap.mmap(-1, 4096), os.open(device, os.O_RDONLY | os.O_DIRECT)
+    for block in range(begin, begin + 50): os.preadv(file, [memory], block * 4096)
+threads = [threading.Thread(target=read, args=(sys.argv[1], 50 * at)) for at in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+class Crowd:
+    """A histogram of a device that a crowd reads: how many requests it has, and what it lost."""
+
+    def __init__(self, loop: Loop, catalog: Catalog) -> None:
+        target = BoundTarget(Target("dev", loop.name), "device", place=read_block_device("/", loop.name))
+        resolved = resolve_onto(catalog.entries["io.latency"], "bpf:raw_tp", target.target, keys=["dev"])
+        self.histogram = RequestHistogram()
+        with Driver(self.histogram, resolved, target):
+            self.prepare()
+            subprocess.run([sys.executable, "-S", "-c", CROWD, loop.path], check=True)
+            batch = self.histogram.sample(0)
+        self.requests = 0 if batch.weight is None else int(batch.weight.sum())
+        self.losses = self.histogram.losses()
+
+    def prepare(self) -> None:
+        """Do what is to be done before the device is read."""
+
+
+def test_requests_whose_place_is_anothers_are_timed_too(
+    loop: Loop, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one place for all that are under way, every request of a crowd is counted once."""
+    monkeypatch.setattr(issue_times, "SLOTS", 1)
+    crowd = Crowd(loop, catalog)
+    assert crowd.requests == 400
+    assert crowd.losses.is_empty
+
+
+def test_requests_of_a_device_without_a_row_are_lost(
+    loop: Loop, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each cpu's one row is another device's, none is in the answer and each is counted as lost."""
+
+    class Taken(Crowd):
+        def prepare(self) -> None:
+            row = np.zeros((), request_times.DEVICE)
+            row["device"] = 1
+            self.histogram.rows.rows.update(0, row)
+
+    monkeypatch.setattr(request_times, "DEVICES", 1)
+    monkeypatch.setattr(RequestHistogram, "entries", 1)
+    crowd = Taken(loop, catalog)
+    assert (crowd.requests, crowd.losses.dropped) == (0, 400)
+    assert "found no room among" in " ".join(crowd.losses.reasons)
 
 
 @pytest.mark.spec("REQ-7")

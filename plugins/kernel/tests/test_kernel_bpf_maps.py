@@ -173,9 +173,27 @@ def test_task_storage_hangs_a_value_on_a_process() -> None:
 
 
 def test_what_cannot_be_taken_out_is_not_asked_to() -> None:
-    """An array has all its entries always."""
-    with make(MapType.ARRAY, 4, np.dtype(np.uint32)) as rows, pytest.raises(TypeError, match="stay where they are"):
-        rows.take()
+    """A map of maps has them for its programs."""
+    with (
+        make(MapType.HASH, 4) as inner,
+        Map(MapType.ARRAY_OF_MAPS, "slot", np.uint32, np.uint32, 1, inner=inner) as slot,
+        pytest.raises(TypeError, match="stay where they are"),
+    ):
+        slot.take()
+
+
+@pytest.mark.spec("KRN-4")
+@pytest.mark.parametrize("kind", [MapType.ARRAY, MapType.PERCPU_ARRAY])
+def test_what_an_array_holds_is_taken_once(kind: MapType) -> None:
+    """Its entries stay, those that held something as zeros."""
+    with make(kind, 8, np.dtype(np.uint32)) as rows:
+        rows.update(3, np.array((4, 5), ROW))
+        rows.update(6, np.array((0, 7), ROW))
+        taken = rows.take()
+        assert taken.keys.tolist() == [3, 6]
+        assert taken.values.reshape(2, -1)[:, 0].tolist() == [(4, 5), (0, 7)]
+        assert len(rows.read()) == 8
+        assert len(rows.take()) == 0
 
 
 def test_a_map_that_the_kernel_does_not_make_is_refused_by_name() -> None:

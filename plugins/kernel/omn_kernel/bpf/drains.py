@@ -27,7 +27,9 @@ _POINTER = np.dtype([("map", np.uint64)])
 
 
 class SwappedRows:
-    """Two hashes of rows behind one slot. Raises MachineRefused where the kernel makes none, or withdraws the wait.
+    """Two hashes of rows, or two arrays of them, behind one slot.
+
+    Raises MachineRefused where the kernel makes none, or withdraws the wait.
 
     `slot` is what programs look up at zero, to find the map in which rows are; `entries` is how many rows fit between
     two drains, and `lost` counts what belonged to a row that did not.
@@ -55,6 +57,13 @@ class SwappedRows:
         """One of the two maps, for its types: both are made alike."""
         return self._written
 
+    def find_map(self, program: Assembly, otherwise: str) -> None:
+        """Emit what sets R0 to the map that rows are written to now, or goes to a label. R1 to R5 hold nothing then."""
+        slot = program.reserve(_SLOT)
+        program.set(slot, "number", 0)
+        program.look_up(self.slot, slot)
+        program.jump_if(R0, "==", 0, otherwise)
+
     def find_or_make(
         self, program: Assembly, key: Record, empty: Record, fill: Callable[[], None] = lambda: None
     ) -> None:
@@ -63,11 +72,9 @@ class SwappedRows:
         `fill` emits what a new row is to hold from its beginning, and uses R0 to R5. R0 is zero where there is no room
         for another, which is counted. R1 to R5 hold nothing after it.
         """
-        slot, found = program.reserve(_SLOT), program.reserve(_POINTER)
+        found = program.reserve(_POINTER)
         end = program.make_label("row")
-        program.set(slot, "number", 0)
-        program.look_up(self.slot, slot)
-        program.jump_if(R0, "==", 0, end)
+        self.find_map(program, otherwise=end)
         program.set(found, "map", R0)
         _look_up(program, found, key)
         program.jump_if(R0, "!=", 0, end)

@@ -142,13 +142,21 @@ class Map:
         return self._copy(takes=False)
 
     def take(self) -> Entries:
-        """Read every entry of a hash and remove it: what a program adds between the two is lost.
+        """Read every entry and remove it, those of an array that are not zero: they are set to zero.
 
-        So it is meant for a map that no program writes any more (`bpf.drains`).
+        What a program adds between the two is lost, so that it is meant for a map that no program writes any more
+        (`bpf.drains`).
         """
-        if not self.kind.is_hash:
+        if self.kind.is_hash:
+            return self._copy(takes=True)
+        if self.kind not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
             raise TypeError(f"the entries of {self.name!r} stay where they are")
-        return self._copy(takes=True)
+        entries = self.read()
+        is_set = np.ascontiguousarray(entries.values).view(np.uint8).reshape(len(entries), -1).any(axis=1)
+        taken = Entries(entries.keys[is_set], entries.values[is_set])
+        for key in taken.keys:
+            self.update(key, np.zeros((), self.value))
+        return taken
 
     def _copy(self, *, takes: bool) -> Entries:
         if self._has_batch:
