@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import attrs
+from omn_kernel.bpf.assembly import Assembly
+from omn_kernel.bpf.attaching import attach
+from omn_kernel.bpf.hooks import RawTracepoint
+from omn_kernel.bpf.loading import load
 from omn_kernel.native import calls
 from omn_kernel.native._calls import lib
 
@@ -75,6 +80,27 @@ def stir_network() -> None:
         listener.accept()[0].close()
 
 
+def stir_signals() -> None:
+    """Have a signal made that nobody minds."""
+    signal.raise_signal(signal.SIGURG)
+
+
+@contextmanager
+def running_nothing(*tracepoints: str) -> Iterator[Callable[[], Spent]]:
+    """Attach a program that does nothing to each of some tracepoints, and give what reads their account together."""
+    with ExitStack() as attached:
+        for name in tracepoints:
+            program, hook = Assembly("nothing"), RawTracepoint(name)
+            program.leave(0)
+            attached.enter_context(attach(attached.enter_context(load(program.assemble(), hook)), hook))
+        yield lambda: sum_up(read_programs(os.getpid()))
+
+
+def sum_up(spent: Sequence[Spent]) -> Spent:
+    """Add accounts of programs."""
+    return Spent(sum(one.time_ns for one in spent), sum(one.runs for one in spent))
+
+
 def measure_programs(
     argv: Sequence[str], programs: int, environment: dict[str, str], work: Callable[[], object]
 ) -> Spent:
@@ -85,10 +111,9 @@ def measure_programs(
             assert running.poll() is None, f"{argv[0]} ended"
             stir_disk()
             stir_network()
+            stir_signals()
         work()
-        after = read_programs(running.pid)
+        after = sum_up(read_programs(running.pid))
         running.terminate()
-    return Spent(
-        sum(one.time_ns for one in after) - sum(one.time_ns for one in before),
-        sum(one.runs for one in after) - sum(one.runs for one in before),
-    )
+    begun = sum_up(before)
+    return Spent(after.time_ns - begun.time_ns, after.runs - begun.runs)
