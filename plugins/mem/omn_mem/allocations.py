@@ -23,7 +23,7 @@ Records = npt.NDArray[Any]
 class Allocations(ProbedRecords):
     """An event for each call that was asked for a block: what it made, and whether that is live at the close."""
 
-    function = "malloc"
+    sought = "function malloc by its symbols"
     remedy = "ask mem.faults, which sees the pages that any allocator takes"
     layout = FIELDS
     _closed_ns = 0

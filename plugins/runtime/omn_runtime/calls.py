@@ -41,7 +41,7 @@ _ASK = """name functions, as in --filter 'function == "main"' or --filter 'funct
 class Calls(ProbedRecords, SpanRecords):
     """An event for each call that returns, and for each that has not when the window closes."""
 
-    function = "that the filter names"
+    sought = "function that the filter names by its symbols"
     remedy = "ask cpu.profile --keys func for the names that there are"
     layout = FIELDS
     began = "began_ns"

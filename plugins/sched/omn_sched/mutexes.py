@@ -27,7 +27,7 @@ Records = npt.NDArray[Any]
 class Mutexes(ProbedRecords, SpanRecords):
     """An event for each lock that is let go, and for each that is waited for or held when the window closes."""
 
-    function = "pthread_mutex_lock"
+    sought = "function pthread_mutex_lock by its symbols"
     remedy = "ask sched.futex, which sees what any lock of a program sleeps in"
     layout = FIELDS
     began = "began_ns"

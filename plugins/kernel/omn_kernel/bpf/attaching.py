@@ -32,6 +32,8 @@ AnyHook: TypeAlias = (
 )
 _RETURNS = 1
 """The bit of a probe's event that puts it on the return (format/retprobe of its unit)."""
+_COUNTER_BIT = 32
+"""Where in it the counter stands (format/ref_ctr_offset)."""
 
 
 class Link:
@@ -83,7 +85,8 @@ def _attach(program: int, hook: AnyHook) -> int:
             return _attach_to_event(program, event, _find_machine())
         case UserProbe():
             kind = read_unit_type("/", "uprobe")
-            event = EventAttributes(kind, _RETURNS * hook.is_return, hook.path, path_offset=hook.offset)
+            config = _RETURNS * hook.is_return | hook.counter << _COUNTER_BIT
+            event = EventAttributes(kind, config, hook.path, path_offset=hook.offset)
             place = _find_machine() if hook.pid is None else Place(pid=hook.pid)
             return _attach_to_event(program, event, place)
 

@@ -116,12 +116,17 @@ class KernelProbe(_Plain):
 
 @attrs.frozen
 class UserProbe(_Plain):
-    """An offset in a file that programs map, in one process or (pid None) in all; or the return from there."""
+    """An offset in a file that programs map, in one process or (pid None) in all; or the return from there.
+
+    `counter` is where in the file a variable of 2 bytes stands, to which the kernel adds one in each process that maps
+    it writable while the probe is there (Linux 4.20); 0 for none.
+    """
 
     path: str
     offset: int
     pid: int | None = None
     is_return: bool = False
+    counter: int = 0
     program_type = "KPROBE"
 
     @property

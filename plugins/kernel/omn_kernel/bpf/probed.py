@@ -1,32 +1,32 @@
-"""Collectors of records that programs make on functions of a target's own files: a library's, an allocator's."""
+"""Collectors of what programs make on functions of a target's own files: a library's, an allocator's, its own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from omn_core.api import Batch, BoundTarget, MachineRefused
+from omn_core.api import Batch, BoundTarget, MachineRefused, ResolvedRequest, RunContext
+from omn_kernel.bpf.collecting import ProgramCollector
+from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.stacked import StackedRecords
 from omn_kernel.bpf.user_functions import Chooses, UserFunctions
 
 
-class ProbedRecords(StackedRecords, ABC):
-    """A collector whose programs are probes. A subclass chooses them.
+class ProbedPrograms(ProgramCollector, ABC):
+    """A collector whose programs are probes. A subclass chooses them, and looks for more of them (`look`) at each tick.
 
-    `function` is the one that a refusal names where nothing that a process maps has any, and `remedy` what may be asked
+    `sought` is what a refusal names where nothing that a process maps has any, and `remedy` what may be asked
     instead; `is_multi` says that the places of each program are one link (Linux 6.6).
     """
 
-    function: str
+    sought: str
     remedy: str
     is_multi = False
-    # The kernel's part would be that of the trap.
-    takes_user_stacks_only = True
 
-    def open_maps(self) -> None:
-        """Open the way that records come."""
-        super().open_maps()
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Open what needs no target."""
         self._files: tuple[str, ...] = ()
         self._late: tuple[str, ...] = ()
+        super().prepare(resolved, context)
 
     @abstractmethod
     def choose_functions(self, target: BoundTarget) -> Chooses:
@@ -40,20 +40,17 @@ class ProbedRecords(StackedRecords, ABC):
         self._functions.load(target, is_held=is_held)
         if not is_held and not self._functions.files:
             named = " ".join(str(handle.pid) for handle in target.processes)
-            raise MachineRefused(
-                f"no file that process {named} maps has a function {self.function} by its symbols", self.remedy
-            )
+            raise MachineRefused(f"no file that process {named} maps has a {self.sought}", self.remedy)
 
     def attach(self, target: BoundTarget) -> None:
         """Attach, and probe what the processes map that descend from the target's."""
         super().attach(target)
-        self._functions.look(self.tasks.list_processes())
+        self.look()
         self._functions.late.clear()
 
-    def sample(self, now_ns: int) -> Batch:
-        """Copy what came, and probe what processes map that began or executed another program."""
+    def look(self) -> None:
+        """Probe what processes map that began or executed another program."""
         self._functions.look(self.tasks.list_processes())
-        return super().sample(now_ns)
 
     def detach(self) -> None:
         """Keep which files were probed."""
@@ -62,10 +59,31 @@ class ProbedRecords(StackedRecords, ABC):
 
     def facts(self) -> tuple[str, ...]:
         """Say whose functions were probed, and what could not be named."""
-        none = f"no file that was mapped has a function {self.function} by its symbols"
+        none = f"no file that was mapped has a {self.sought}"
         return (f"probed: {', '.join(self._files)}" if self._files else none, *super().facts())
 
     def degradations(self) -> tuple[str, ...]:
         """Say which files were probed after a process had mapped them."""
         late = f"probed after a process had mapped them, what it called before is not there: {', '.join(self._late)}"
         return (*([late] if self._late else []), *super().degradations())
+
+
+class ProbedRecords(ProbedPrograms, StackedRecords, ABC):
+    """A collector of records that probes make, each with its stack."""
+
+    # The kernel's part would be that of the trap.
+    takes_user_stacks_only = True
+
+    def sample(self, now_ns: int) -> Batch:
+        """Copy what came, and probe what processes map that began or executed another program."""
+        self.look()
+        return super().sample(now_ns)
+
+
+class ProbedRows(ProbedPrograms, RowCollector, ABC):
+    """A collector of rows that probes add up."""
+
+    def sample(self, now_ns: int) -> Batch:
+        """Take the rows, and probe what processes map that began or executed another program."""
+        self.look()
+        return super().sample(now_ns)

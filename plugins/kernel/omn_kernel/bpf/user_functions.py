@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
 
 import attrs
 import numpy as np
@@ -18,7 +19,7 @@ from omn_core.api import BoundTarget
 from omn_kernel.bpf.hooks import UserProbe, UserProbes
 from omn_kernel.bpf.pieces import copy_from_user
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R3, Register
+from omn_kernel.bpf.registers import R0, R1, R3, Register
 from omn_kernel.bpf.running import RunningPrograms
 from omn_kernel.btf.fields import get_fields
 from omn_kernel.btf.types import Btf
@@ -44,10 +45,42 @@ class UserFunction:
     is_return: bool = False
 
 
+@attrs.frozen
+class UserPlace:
+    """A place of a file by its offset: the number that a program tells it by, and the counter that it turns on.
+
+    `counter` is where in the file the variable stands that the kernel adds one to in each process while it is probed; 0
+    for none.
+    """
+
+    offset: int
+    number: int
+    counter: int = 0
+
+
+class WritesPlace(Protocol):
+    """What writes a program for a place."""
+
+    def __call__(self, program: KernelAssembly, *, number: int | None) -> None:
+        """Write it."""
+
+
+@attrs.frozen
+class UserPlaces:
+    """A program on places of a file. It is written for the number of one, or (None) to read it: `read_place_number`."""
+
+    name: str
+    places: tuple[UserPlace, ...]
+    write: WritesPlace
+
+
+UserProgram: TypeAlias = UserFunction | UserPlaces
+
+
 class Chooses(Protocol):
     """What chooses the programs for a file by its image and by the path that it is mapped by."""
 
-    def __call__(self, image: Image, path: str, /) -> Sequence[UserFunction]:
+    def __call__(self, image: Image, path: str, /) -> Sequence[UserProgram]:
         """Return them, none for a file that is not to be probed."""
 
 
@@ -60,6 +93,16 @@ class SameFunctions:
     def __call__(self, image: Image, path: str, /) -> Sequence[UserFunction]:
         """Return them."""
         return self.probes
+
+
+def read_place_number(program: KernelAssembly, target: Register, context: Register) -> None:
+    """Emit what sets a register to the number of the place that a program for several is at (`UserPlaces`).
+
+    `context` is a register that holds what R1 held when the program began. R0 to R5 hold nothing of it after that.
+    """
+    program.move(R1, context)
+    program.call("get_attach_cookie")
+    program.move(target, R0)
 
 
 def read_user_argument(program: KernelAssembly, target: Register, context: Register, position: int) -> None:
@@ -79,6 +122,11 @@ def read_user_result(program: KernelAssembly, target: Register, context: Registe
 def read_user_stack(program: KernelAssembly, target: Register, context: Register) -> None:
     """Emit what sets a register to where the program's stack stands."""
     _read_register(program, target, context, "sp")
+
+
+def read_user_place(program: KernelAssembly, target: Register, context: Register) -> None:
+    """Emit what sets a register to where in the program's memory it is probed."""
+    _read_register(program, target, context, "ip" if program.has_field("pt_regs", "ip") else "pc")
 
 
 def read_caller(program: KernelAssembly, target: Register, context: Register) -> None:
@@ -162,30 +210,44 @@ class UserFunctions:
             self._seen.add(identity)
             try:
                 image = read_image(file)
-                probes = self._choose(image, name)
-                offsets = find_functions(image, {one for probe in probes for one in probe.names})
+                # The arguments of 32-bit code are on its stack.
+                chosen = self._choose(image, name) if image.is_64 else ()
+                names = {name for one in chosen if isinstance(one, UserFunction) for name in one.names}
+                offsets = find_functions(image, names)
             except ElfError:
                 return
-            # The arguments of 32-bit code are on its stack.
-            if not image.is_64 or not offsets:
+            if not offsets and not any(isinstance(one, UserPlaces) for one in chosen):
                 return
             unwanted.pop_all()
         self._held.callback(file.close)
-        self._load(file.path, probes, offsets)
+        for one in chosen:
+            if isinstance(one, UserPlaces):
+                self._load_places(file.path, one)
+            else:
+                self._load_function(file.path, one, offsets)
         self.files.append(name)
 
-    def _load(self, path: str, probes: Sequence[UserFunction], offsets: Mapping[str, tuple[int, ...]]) -> None:
-        for probe in probes:
-            places = sorted({place for name in probe.names for place in offsets.get(name, ())})
-            hooks: list[UserProbe | UserProbes] = [
-                UserProbe(path, place, is_return=probe.is_return) for place in places
-            ]
-            if self._is_multi and places:
-                hooks = [UserProbes(path, places, is_return=probe.is_return)]
-            for hook in hooks:
-                program = KernelAssembly(f"omn_{probe.names[0]}", self._types, has_typed_pointers=False)
-                probe.write(program)
-                self._programs.load(program, hook)
+    def _load_function(self, path: str, probe: UserFunction, offsets: Mapping[str, tuple[int, ...]]) -> None:
+        places = sorted({place for name in probe.names for place in offsets.get(name, ())})
+        hooks: list[UserProbe | UserProbes] = [UserProbe(path, place, is_return=probe.is_return) for place in places]
+        if self._is_multi and places:
+            hooks = [UserProbes(path, places, is_return=probe.is_return)]
+        for hook in hooks:
+            self._load(probe.names[0], probe.write, hook)
+
+    def _load_places(self, path: str, chosen: UserPlaces) -> None:
+        if self._is_multi and not any(one.counter for one in chosen.places):
+            offsets, numbers = ([one.offset for one in chosen.places], [one.number for one in chosen.places])
+            self._load(chosen.name, partial(chosen.write, number=None), UserProbes(path, offsets, numbers))
+            return
+        for one in chosen.places:
+            hook = UserProbe(path, one.offset, counter=one.counter)
+            self._load(chosen.name, partial(chosen.write, number=one.number), hook)
+
+    def _load(self, name: str, write: Callable[[KernelAssembly], None], hook: UserProbe | UserProbes) -> None:
+        program = KernelAssembly(f"omn_{name}", self._types, has_typed_pointers=False)
+        write(program)
+        self._programs.load(program, hook)
 
     def close(self) -> None:
         """Let go of the files."""
