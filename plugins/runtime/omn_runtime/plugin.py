@@ -17,6 +17,22 @@ def omn_catalog() -> str:
 def omn_collectors() -> list[CollectorRow]:
     """Return what this family collects."""
     return [
-        CollectorRow("runtime.func", "bpf:uprobe_multi", "omn_runtime.calls:CallLinks", several_processes=True),
-        CollectorRow("runtime.func", "bpf:uprobe", "omn_runtime.calls:Calls", several_processes=True),
+        _follow("runtime.func", "bpf:uprobe_multi", "calls:CallLinks"),
+        _follow("runtime.func", "bpf:uprobe", "calls:Calls"),
+        _follow("runtime.custom", "bpf:uprobe_multi", "passes:PassLinks"),
+        _follow("runtime.custom", "bpf:uprobe", "passes:Passes"),
+        _follow("runtime.custom", "bpf:usdt", "passes:Marks"),
     ]
+
+
+def _follow(source: str, backend: str, factory: str) -> CollectorRow:
+    """Name a collector of what programs on a target's own code hand over, with the stack of each."""
+    return CollectorRow(
+        source,
+        backend,
+        f"omn_runtime.{factory}",
+        several_processes=True,
+        reads_stacks=True,
+        walks=("fp", "none"),
+        symbols=("none", "local", "debuginfod"),
+    )

@@ -114,6 +114,14 @@ def test_each_call_lasts_from_its_entry_to_its_return(
 
 
 @pytest.mark.spec("SRC-7")
+def test_a_stack_is_of_who_called(omn: Command, program: Path, tmp_path: Path) -> None:
+    """It begins with the function that the timed one returns to."""
+    result = time_functions(omn, "function == 'nap'", "--", str(program), str(tmp_path / "said"), emit="stack")
+    (series,) = result["series"]
+    assert {stack["frames"][0] for stack in series["emits"]["stack"]["rows"]} == {"main"}
+
+
+@pytest.mark.spec("SRC-7")
 def test_what_never_returns_is_counted(omn: Command, program: Path, tmp_path: Path) -> None:
     """Three calls are left by longjmp, one is a thread's until its process ends; one of each kind returns, paired."""
     result = time_functions(omn, "function in ('leap', 'stay', 'nap')", "--", str(program), str(tmp_path / "said"))

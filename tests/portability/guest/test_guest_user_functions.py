@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from omn_core.api import MachineRefused
-from omn_core.testing.harness import Driver, bind_processes
+from omn_core.model.catalog import Catalog
+from omn_core.plugins import Registry
+from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 from omn_core.testing.workloads import Running, Workload, make_workload
 
 Start = Callable[[Workload], Running]
@@ -72,3 +74,44 @@ def test_waits_that_time_out_are_told_by_their_end(drive: Drive, workload: Start
     waits = [row for row in rows if row.get("result") == "timed-out"]
     assert len(waits) == 4
     assert all(row["wait_ns"] >= 5_000_000 for row in waits)
+
+
+MARKED = make_workload(
+    "collect, where the interpreter marks its collections, and call",
+    """
+import ctypes, gc
+gc.disable()
+library = ctypes.CDLL(None)
+step("ready")
+for _ in range(6):
+    gc.collect()
+for _ in range(8):
+    library.getppid()
+step("done")
+""",
+)
+
+
+@pytest.mark.spec("KRN-3", "RTM-1")
+@pytest.mark.parametrize("backend", ["bpf:uprobe", "bpf:uprobe_multi", "bpf:usdt"])
+def test_places_are_passed_that_a_program_marks_or_enters(
+    registry: Registry, catalog: Catalog, workload: Start, backend: str
+) -> None:
+    """Debian's interpreter marks the begin and the end of a collection, and does so while it is told that one looks."""
+    asked = {"mode": "trace", "predicate": "function in ('python:gc__start', 'python:gc__done', 'getppid')"}
+    child = workload(MARKED)
+    child.wait("ready")
+    target = bind_processes(child.pid)
+    resolved = resolve_onto(catalog.entries["runtime.custom"], backend, target.target, **asked)
+    collector = registry.load(registry.collectors["runtime.custom", backend].factory)()
+    try:
+        with Driver(collector, resolved, target) as driver:
+            child.release()
+            child.wait("done")
+            driver.sample()
+    except MachineRefused:
+        assert backend == "bpf:uprobe_multi"
+        return
+    functions = {} if backend == "bpf:usdt" else {"getppid": 8}
+    passed = Counter(row["function"] for row in driver.rows)
+    assert passed == {"python:gc__start": 6, "python:gc__done": 6, **functions}
