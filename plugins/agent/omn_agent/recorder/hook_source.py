@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from omn_agent.files import write_private
 from omn_agent.harness import Harness
 from omn_agent.hook.client import get_client, is_compiled
 from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.recorder.channels import Channels, bind_in_folder
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
 from omn_agent.recorder.hook_file import CONTENT_VARIABLE, FOLDER_VARIABLE, find_hook_file, has_hooks
-from omn_core.api import MachineRefused
 
 EVENTS = (
     "SessionStart",
@@ -51,10 +50,7 @@ class HookSource:
 
     harness: Harness
     _folder: Path | None = None
-    _listener: socket.socket | None = None
-    _epoll: select.epoll = attrs.field(factory=select.epoll)
-    _connections: dict[int, socket.socket] = attrs.field(factory=dict)
-    _losses: dict[str, int] = attrs.field(factory=dict)
+    _channels: Channels[None] = attrs.field(factory=lambda: Channels("hook", lambda: None, _LONGEST_MESSAGE))
     _received: int = 0
     _is_expected: bool = False
 
@@ -62,16 +58,7 @@ class HookSource:
         """Listen, and let Claude Code run the client at each event of this launch; others' hooks stand in files."""
         self._folder = launch.folder
         (launch.folder / "spool").mkdir(mode=0o700)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        descriptor = os.open(launch.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:  # a path of any length: an address of its own has 108 bytes
-            self._listener.bind(f"/proc/self/fd/{descriptor}/hooks")
-        except OSError as error:
-            raise MachineRefused(f"no socket can be made in {str(launch.folder)!r}: {error.strerror}") from error
-        finally:
-            os.close(descriptor)
-        self._listener.listen(_BACKLOG)
-        self._epoll.register(self._listener, select.EPOLLIN)
+        self._channels.listen(bind_in_folder(launch.folder, "hooks", socket.SOCK_SEQPACKET), _BACKLOG)
         if launch.harness is Harness.CLAUDE:
             return self._prepare_claude(launch)
         self._is_expected = has_hooks(find_hook_file(launch.harness, launch.environment))
@@ -80,21 +67,17 @@ class HookSource:
 
     def fileno(self) -> int:
         """Return the epoll that the socket and its connections are in."""
-        return self._epoll.fileno()
+        return self._channels.fileno()
 
     def receive(self) -> Iterator[HarnessEvent]:
         """Yield what arrived at the socket and in the spool."""
-        while ready := self._epoll.poll(0):
-            for descriptor, _ in ready:
-                if self._listener is not None and descriptor == self._listener.fileno():
-                    self._accept()
-                else:
-                    yield from self._take_messages(descriptor)
+        for _, message in self._channels.receive():
+            yield from self._take(message)
         yield from self._take_spooled()
 
     def count_losses(self) -> Mapping[str, int]:
         """Return what was lost: events that were no JSON, drops that clients counted."""
-        return self._losses
+        return self._channels.losses
 
     def list_degradations(self) -> Sequence[str]:
         """Say that no hook told anything, where some were to."""
@@ -104,11 +87,7 @@ class HookSource:
 
     def close(self) -> None:
         """Close the socket and its connections."""
-        for connection in self._connections.values():
-            connection.close()
-        if self._listener is not None:
-            self._listener.close()
-        self._epoll.close()
+        self._channels.close()
 
     def _prepare_claude(self, launch: Launch) -> Preparation:
         off = sorted(_WITHOUT_HOOKS & set(launch.argv))
@@ -124,26 +103,6 @@ class HookSource:
         write_private(plugin / "hooks" / "hooks.json", json.dumps({"hooks": hooks}).encode())
         return Preparation(arguments=("--plugin-dir", str(plugin)), degradations=() if is_compiled() else _SLOW)
 
-    def _accept(self) -> None:
-        assert self._listener is not None
-        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
-            connection, _ = self._listener.accept()
-            connection.setblocking(False)
-            self._connections[connection.fileno()] = connection
-            self._epoll.register(connection, select.EPOLLIN)
-
-    def _take_messages(self, descriptor: int) -> Iterator[HarnessEvent]:
-        connection = self._connections[descriptor]
-        try:
-            while message := connection.recv(_LONGEST_MESSAGE):
-                yield from self._take(message)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._lose("hook_connection")
-        self._epoll.unregister(descriptor)
-        self._connections.pop(descriptor).close()
-
     def _take_spooled(self) -> Iterator[HarnessEvent]:
         if self._folder is not None:
             for message in read_spool(self._folder, is_taken=True):
@@ -152,13 +111,10 @@ class HookSource:
     def _take(self, message: bytes) -> Iterator[HarnessEvent]:
         event = parse_message(self.harness, message)
         if event is None:
-            self._lose("hook_malformed")
+            self._channels.lose("hook_malformed")
         else:
             self._received += 1
             yield event
-
-    def _lose(self, reason: str) -> None:
-        self._losses[reason] = self._losses.get(reason, 0) + 1
 
 
 def make_hooks(harness: Harness, folder: Path, has_content: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import hmac
 import json
 import os
 import secrets
-import select
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import attrs
 
 from omn_agent.harness import Harness
 from omn_agent.importing.fields import find_text
+from omn_agent.recorder.channels import Channel, Channels
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
 from omn_agent.recorder.http_requests import BadRequest, HttpRequest, RequestReader
 from omn_agent.recorder.places import get_claude_home
@@ -56,23 +56,14 @@ _MOST_CONNECTIONS = 64
 
 
 @attrs.define
-class _Connection:
-    """A sender, and what it sent."""
-
-    channel: socket.socket
-    reader: RequestReader = attrs.field(factory=RequestReader)
-
-
-@attrs.define
 class TelemetrySource:
     """The receiver. Whoever does not have this launch's token is told nothing and kept nothing of."""
 
     harness: Harness
     _token: str = attrs.field(factory=lambda: secrets.token_hex(16))
-    _listener: socket.socket | None = None
-    _epoll: select.epoll = attrs.field(factory=select.epoll)
-    _connections: dict[int, _Connection] = attrs.field(factory=dict)
-    _losses: dict[str, int] = attrs.field(factory=dict)
+    _channels: Channels[RequestReader] = attrs.field(
+        factory=lambda: Channels("telemetry", RequestReader, _CHUNK, _MOST_CONNECTIONS)
+    )
     _received: int = 0
 
     def prepare(self, launch: Launch) -> Preparation:
@@ -80,14 +71,13 @@ class TelemetrySource:
         own = find_exporter(launch.environment)
         if own is not None:
             return Preparation(degradations=(f"claude's telemetry goes where {own} says, and is not taken from there",))
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self._listener = listener
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             listener.bind(("127.0.0.1", 0))
-            listener.listen(_MOST_CONNECTIONS)
+            self._channels.listen(listener, _MOST_CONNECTIONS)
         except OSError as error:
+            listener.close()
             raise MachineRefused(f"no port of the loopback can be listened at: {error.strerror}") from error
-        self._epoll.register(listener, select.EPOLLIN)
         told = {
             **_ASKED,
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{listener.getsockname()[1]}",
@@ -99,67 +89,35 @@ class TelemetrySource:
 
     def fileno(self) -> int:
         """Return the epoll that the listener and its connections are in."""
-        return self._epoll.fileno()
+        return self._channels.fileno()
 
     def receive(self) -> Iterator[HarnessEvent]:
         """Yield the events of every request that is whole, each answered as soon as it was read."""
-        while ready := self._epoll.poll(0):
-            for descriptor, _ in ready:
-                if self._listener is not None and descriptor == self._listener.fileno():
-                    self._accept()
-                else:
-                    yield from self._take(descriptor)
+        for channel, content in self._channels.receive():
+            yield from self._take(channel, content)
 
     def count_losses(self) -> Mapping[str, int]:
         """Return what was lost: requests that cannot be read, and those without the token."""
-        return self._losses
+        return self._channels.losses
 
     def list_degradations(self) -> Sequence[str]:
         """Say that nothing was told, where something was to be."""
-        return (SILENT,) if self._listener is not None and not self._received else ()
+        return (SILENT,) if self._channels.is_listening and not self._received else ()
 
     def close(self) -> None:
         """Close the listener and its connections."""
-        for connection in self._connections.values():
-            connection.channel.close()
-        if self._listener is not None:
-            self._listener.close()
-        self._epoll.close()
+        self._channels.close()
 
-    def _accept(self) -> None:
-        assert self._listener is not None
+    def _take(self, channel: Channel[RequestReader], content: bytes) -> Iterator[HarnessEvent]:
         try:
-            channel, _ = self._listener.accept()
-        except OSError:  # it went away meanwhile
-            return
-        if len(self._connections) >= _MOST_CONNECTIONS:
-            channel.close()
-            self._lose("telemetry_connection")
-            return
-        channel.setblocking(False)
-        self._connections[channel.fileno()] = _Connection(channel)
-        self._epoll.register(channel, select.EPOLLIN)
-
-    def _take(self, descriptor: int) -> Iterator[HarnessEvent]:
-        connection = self._connections[descriptor]
-        try:
-            content = connection.channel.recv(_CHUNK)
-            for request in connection.reader.feed(content):
+            for request in channel.state.feed(content):
                 events = list(self._read(request))
-                self._answer(connection, 200)
+                self._answer(channel, 200)
                 yield from events
-        except BlockingIOError:
-            return
         except BadRequest as error:
-            self._lose("telemetry_refused" if error.status == 401 else "telemetry_malformed")
-            self._answer(connection, error.status)
-            content = b""
-        except OSError:
-            self._lose("telemetry_connection")
-            content = b""
-        if not content:
-            self._epoll.unregister(descriptor)
-            self._connections.pop(descriptor).channel.close()
+            self._channels.lose("telemetry_refused" if error.status == 401 else "telemetry_malformed")
+            self._answer(channel, error.status)
+            self._channels.drop(channel)
 
     def _read(self, request: HttpRequest) -> Iterator[HarnessEvent]:
         if not hmac.compare_digest(request.headers.get(_TOKEN_HEADER, "").encode(), self._token.encode()):
@@ -176,17 +134,14 @@ class TelemetrySource:
             self._received += 1
             yield HarnessEvent(self.harness, now_ns, find_text(payload, "session_id"), f"telemetry.{name}", payload)
 
-    def _answer(self, connection: _Connection, status: int) -> None:
+    def _answer(self, channel: Channel[RequestReader], status: int) -> None:
         """Answer in one piece: a sender that takes none of so little is gone."""
         end = "" if status == 200 else "Connection: close\r\n"
         head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: 2\r\n{end}\r\n"
         try:
-            connection.channel.send(head.encode() + b"{}", socket.MSG_NOSIGNAL)
+            channel.socket.send(head.encode() + b"{}", socket.MSG_NOSIGNAL)
         except OSError:
-            self._lose("telemetry_connection")
-
-    def _lose(self, reason: str) -> None:
-        self._losses[reason] = self._losses.get(reason, 0) + 1
+            self._channels.lose("telemetry_connection")
 
 
 def find_exporter(environment: Mapping[str, str]) -> str | None:
