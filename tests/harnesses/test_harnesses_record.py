@@ -33,7 +33,7 @@ class Place:
         """Record one run of an agent, and return what it makes."""
         for name in ("home", "work", "own"):
             (self.folder / name).mkdir(exist_ok=True)
-        program = Path(os.environ["HARNESSES"]) / command[0]
+        program = Path(os.environ["HARNESSES"]) / command[0] if "/" not in command[0] else Path(command[0])
         environment = self.omn.environment() | {
             "HOME": str(self.folder / "home"), "OMN_CACHE_DIR": str(self.folder / "own"),
             "AGENTPROF_CAPTURE_CONTENTS": content, **more,
@@ -105,17 +105,67 @@ def test_codex_is_recorded_by_its_rollout_and_the_hooks_that_were_written(place:
     assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200], [40])
 
 
-@pytest.mark.parametrize("content", ["1", "0"])
-def test_pi_is_recorded_by_its_session_file(place: Place, content: str) -> None:
-    """Nothing but its file tells of it here: tools last from line to line."""
+def prepare_pi(place: Place) -> tuple[str, ...]:
+    """Give Pi the model of the stand-in, and return the options that choose it."""
     model = {"id": "poppy", "name": "poppy", "contextWindow": 100_000, "maxTokens": 1000, "reasoning": False}
     model |= {"input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}
     near = {"baseUrl": f"{place.provider}/v1", "apiKey": "none", "api": "openai-completions", "models": [model]}
     folder = place.folder / "home" / ".pi" / "agent"
     folder.mkdir(parents=True)
     (folder / "models.json").write_text(json.dumps({"providers": {"near": near}}))
-    trace = place.record(content, "pi", "--provider", "near", "--model", "poppy", "-p", "PROMPTWORD")
-    tool = trace.one("bash")
-    assert tool.end - tool.start >= 200_000_000
-    assert trace.one("prompt").args["length"] == 10
+    return ("--provider", "near", "--model", "poppy")
+
+
+def check_pi(trace: ReadTrace) -> None:
+    """Hold what Pi's extension told: each thing has a beginning and an end of its own."""
+    profile, prompt = trace.one("profile (1)"), trace.one("prompt")
+    assert (profile.args["model"], profile.args["context_window_tokens"]) == ("poppy", 100_000)
+    assert profile.args["stop_reason"] == "quit"
+    assert (prompt.args["length"], prompt.args.get("incomplete")) == (10, None)
+    attempt = trace.one("attempt")
+    assert prompt.start <= attempt.start <= attempt.end <= prompt.end
+    assert [row.args["index"] for row in sorted(trace.named("turn"), key=lambda row: row.start)] == [0, 1]
+    assert [row.args["status_code"] for row in trace.named("request")] == [200, 200]
+    for response in trace.named("response"):
+        assert attempt.start < response.start < response.end < attempt.end
+        assert 0 < response.args["first_content_ns"] <= response.args["duration_ns"]
+        assert (response.args["updates"] > 0, response.args["bytes"] > 0, response.args["input_tokens"]) == (
+            True,
+            True,
+            100,
+        )
+    assert not [row for row in trace.slices if "incomplete" in row.args or "start_not_recorded" in row.args]
     assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200], [40])
+
+
+@pytest.mark.parametrize("content", ["1", "0"])
+def test_pi_is_recorded_by_the_extension_that_it_loads(place: Place, content: str) -> None:
+    """Its first package, which has neither a run's settling nor a tool's own duration."""
+    trace = place.record(content, "pi", *prepare_pi(place), "-p", "PROMPTWORD")
+    check_pi(trace)
+    tool = trace.one("bash")
+    assert (tool.end - tool.start >= 200_000_000, tool.args["updates"] > 0, "timing" in tool.args) == (
+        True,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize("content", ["1", "0"])
+def test_a_script_of_pis_has_its_calls_inside_it(place: Place, content: str) -> None:
+    """A later package, with scripts that call its tools: the call names its script, and lies in it."""
+    later = Path(os.environ["LATER_HARNESSES"])
+    path = f"{later}:{os.environ['PATH']}"  # it takes a later node, which stands beside it
+    trace = place.record(
+        content, str(later / "pi"), *prepare_pi(place), "--no-session", "--tools", "+codemode", "-p", "PROMPTWORD",
+        PATH=path,
+    )  # fmt: skip
+    check_pi(trace)
+    script, call = trace.one("codemode"), trace.one("bash")
+    assert (script.args["kind"], script.args["language"]) == ("script", "javascript")
+    assert script.args.get("line_count") == (2 if content == "1" else None)
+    assert call.args["parent_call_id"] == script.args["call_id"]
+    assert script.start < call.start < call.end <= script.end
+    assert call.args["duration_ns"] >= 200_000_000
+    assert set(script.flows) & set(call.flows)
+    assert trace.one("profile (1)").args["session_labels"] == ["codemode"]

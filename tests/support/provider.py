@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 COMMAND = "sleep 0.2; echo ARGWORD"
+SCRIPT = f"const ran = await tools.bash({{ command: {json.dumps(COMMAND)} }});\nreturn ran.exit_code;\n"
 _NUMBERS = itertools.count(1)
 
 
@@ -125,10 +126,13 @@ def make_response(request: dict[str, Any]) -> str:
 
 
 def make_completion(request: dict[str, Any]) -> str:
-    """Return OpenAI's chunks of a chat completion."""
+    """Return OpenAI's chunks of a chat completion: the command is a script's where scripts can be called."""
     number = next(_NUMBERS)
     is_done = any(message["role"] == "tool" for message in request["messages"])
+    names = {tool["function"]["name"] for tool in request.get("tools", [])}
     function = {"name": "bash", "arguments": json.dumps({"command": COMMAND})}
+    if "codemode" in names:
+        function = {"name": "codemode", "arguments": json.dumps({"code": SCRIPT})}
     call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
     delta = {"role": "assistant", "content": "ANSWERWORD"} if is_done else {"role": "assistant", "tool_calls": [call]}
     chunk = {"id": f"c{number}", "object": "chat.completion.chunk", "created": 1, "model": request["model"]}

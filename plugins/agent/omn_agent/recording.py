@@ -106,6 +106,7 @@ class ModelCall:
     end_ns: int | None
     provider: str | None = None
     model: str | None = None
+    call_id: str | None = None
 
 
 @attrs.define

@@ -242,6 +242,22 @@ def test_a_prompt_of_the_file_and_its_hook_are_one(findings: Findings) -> None:
 
 
 @pytest.mark.spec("AGT-7")
+def test_prompts_that_are_as_long_as_one_another_are_each_their_own(findings: Findings) -> None:
+    """The same words twice within seconds are two prompts, of the file as of hooks, the nearest of each other."""
+    session = findings.get_session("s")
+    session.prompts += [Prompt(1_900, None, text="yes"), Prompt(2_900, None, text="yes")]
+    tell(
+        findings,
+        (2_000, "UserPromptSubmit", {"prompt": "yes"}),
+        (2_500, "Stop", {}),
+        (3_000, "UserPromptSubmit", {"prompt": "yes"}),
+        (3_500, "Stop", {}),
+        (4_000, "UserPromptSubmit", {"prompt": "yes"}),
+    )
+    assert [(row.start_ns, row.end_ns) for row in session.prompts] == [(2_000, 2_500), (3_000, 3_500), (4_000, None)]
+
+
+@pytest.mark.spec("AGT-7")
 def test_a_stop_ends_the_prompt_before_it_though_the_next_ones_line_is_stamped_earlier(findings: Findings) -> None:
     """Lines are stamped in whole milliseconds, cut off: a prompt just after a Stop has the stamp of just before it."""
     session = findings.get_session("s")

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("omn-agent-hook")
+EXTENSION = Path(__file__).with_name("pi.mjs")
+"""What Pi loads, in its own JavaScript."""
+
 _SLOW = Path(__file__).with_name("slow.py")
 
 

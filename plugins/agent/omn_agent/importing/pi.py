@@ -140,7 +140,7 @@ def _take(session: Session, entry: dict[str, Any], ts_ns: int, is_active: bool, 
                 ts_ns,
                 outcome="success",
                 tokens_before=find_count(entry, "tokensBefore"),
-                usage=_parse_usage(get_object(entry, "usage")),
+                usage=parse_usage(get_object(entry, "usage")),
                 resets_context=is_active,
                 timing=TRANSCRIPT_OBSERVED,
             )
@@ -148,7 +148,7 @@ def _take(session: Session, entry: dict[str, Any], ts_ns: int, is_active: bool, 
     elif kind in ("usage", "branch_summary"):
         found = get_object(entry, "usage") or (entry if kind == "usage" else {})
         if found:
-            session.other_usages.append((ts_ns, _parse_usage(found)))
+            session.other_usages.append((ts_ns, parse_usage(found)))
     elif kind not in QUIET:
         account.note_unknown(kind)
 
@@ -167,10 +167,13 @@ def _take_message(session: Session, message: dict[str, Any], ts_ns: int, is_acti
 
 def _take_assistant(session: Session, message: dict[str, Any], ts_ns: int, is_active: bool) -> None:
     model, provider = find_text(message, "model"), find_text(message, "provider")
-    usage = _parse_usage(get_object(message, "usage"))
+    usage = parse_usage(get_object(message, "usage"))
     reason = find_text(message, "stopReason")
     session.configure(ts_ns, model=model, provider=provider)
-    session.add_response(ts_ns, model, usage, provider=provider, stop_reason=reason)
+    response = session.add_response(ts_ns, model, usage, provider=provider, stop_reason=reason)
+    stamp_ms = find_count(message, "timestamp")
+    if stamp_ms is not None:
+        session.by_request[str(stamp_ms)] = response
     if reason == "aborted":
         session.interruptions.append(ts_ns)
     if is_active and usage.total_tokens:
@@ -188,7 +191,7 @@ def _take_result(session: Session, message: dict[str, Any], ts_ns: int) -> None:
     tool = session.add_result(ts_ns, call_id, find_text(message, "toolName"))
     if isinstance(message.get("isError"), bool):
         tool.is_error = message["isError"]
-    tool.usage = _parse_usage(get_object(message, "usage"))  # the nested calls' tokens are in it
+    tool.usage = parse_usage(get_object(message, "usage"))  # the nested calls' tokens are in it
     nested = message.get("nestedCalls")
     rows = get_items(nested) or get_items(get_object(message, "nestedCalls").get("calls"))
     for row in rows:
@@ -231,7 +234,7 @@ def split_command(command: str) -> tuple[str, str]:
     return "", command
 
 
-def _parse_usage(usage: dict[str, Any]) -> Usage:
+def parse_usage(usage: dict[str, Any]) -> Usage:
     """Return reported tokens. Reasoning is inside output; what was written for an hour is inside what was written."""
     return make_usage(
         find_count(usage, "input"),

@@ -15,6 +15,7 @@ from omn_agent.recording import (
     Configuration,
     Delegation,
     Prompt,
+    Request,
     Response,
     Samples,
     Tool,
@@ -31,17 +32,19 @@ class Session:
     parent_session: str | None = None
     is_fresh: bool = True
     prompts: list[Prompt] = attrs.field(factory=list)
+    requests: list[Request] = attrs.field(factory=list)
     responses: list[Response] = attrs.field(factory=list)
     tools: dict[str, Tool] = attrs.field(factory=dict)
     compactions: list[Compaction] = attrs.field(factory=list)
     workflows: list[Workflow] = attrs.field(factory=list)
     other_usages: list[tuple[int, Usage]] = attrs.field(factory=list)
     context: list[tuple[int, int]] = attrs.field(factory=list)
+    heap: list[tuple[int, int]] = attrs.field(factory=list)
     configurations: list[tuple[int, Configuration]] = attrs.field(factory=list)
     interruptions: list[int] = attrs.field(factory=list)
     fields: dict[str, Any] = attrs.field(factory=dict)
     by_request: dict[str, Response] = attrs.field(factory=dict)
-    """Responses by the provider's id of their request, where the file names it: what telemetry of one says is its."""
+    """Responses by the id of their request or, in Pi, by their own stamp: what other sources say of one is its."""
     first_ns: int | None = None
     last_ns: int | None = None
 
@@ -110,11 +113,12 @@ class Session:
             parent_session=self.parent_session,
             fields=self.fields,
             prompts=self.prompts,
+            requests=self.requests,
             responses=self.responses,
             tools=list(self.tools.values()),
             compactions=self.compactions,
             workflows=self.workflows,
-            samples=Samples(context_tokens=sorted(self.context)),
+            samples=Samples(context_tokens=sorted(self.context), heap_bytes=sorted(self.heap)),
             other_usages=self.other_usages,
         )
 

@@ -7,6 +7,7 @@ import attrs
 from omn_agent.harness import Harness
 from omn_agent.importing.session import Session
 from omn_agent.recorder.clock import Timeline
+from omn_agent.recording import Prompt
 
 
 @attrs.define
@@ -38,6 +39,8 @@ class Findings:
     sessions: dict[str, Session] = attrs.field(factory=dict)
     windows: dict[str, list[Window]] = attrs.field(factory=dict)
     health: dict[str, int] = attrs.field(factory=dict)
+    placed: list[Prompt] = attrs.field(factory=list)
+    """The prompts of which an event has said when they began."""
 
     def get_session(self, session_id: str, parent: str | None = None) -> Session:
         """Return a session, added where no file told of it; a parent that was not known is taken."""

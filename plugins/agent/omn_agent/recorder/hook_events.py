@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omn_export.perfetto.annotations import compute_units
-
 from omn_agent.harness import Harness
 from omn_agent.importing.fields import find_count, find_text
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
-from omn_agent.recorder.findings import Findings, Window
-from omn_agent.recording import NATIVE_DURATION, Compaction, Prompt, Tool
-
-HOOK_DISPATCH = "hook-dispatch"
+from omn_agent.recorder.findings import Findings
+from omn_agent.recorder.session_events import (
+    HOOK_DISPATCH,
+    begin_compaction,
+    close_window,
+    end_compaction,
+    end_prompt,
+    interrupt_prompts,
+    open_window,
+    place_prompt,
+)
+from omn_agent.recording import NATIVE_DURATION, Tool
 
 _DELEGATING = ("Task", "Agent", "spawn_agent")
-_NEAR_NS = 10_000_000_000
-"""How far the line of a session file may be from the hook that told of the same."""
 _QUIET = frozenset({"Notification", "PermissionRequest", "PermissionDenied", "PostToolBatch", "Setup", "Interrupt"})
 
 
@@ -36,7 +40,7 @@ def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
     for event in events:
         session = _find_session(findings, event) if event.kind == "hook.UserPromptSubmit" else None
         if session is not None:
-            _prompt(findings, session, event)
+            place_prompt(findings, session, event)
     for event in events:
         name = event.kind.removeprefix("hook.")
         session = _find_session(findings, event)
@@ -46,13 +50,13 @@ def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
         elif apply is not None:
             session.note_time(event.stamp_ns)
             _configure(session, event)
-            if apply is not _prompt:
+            if apply is not place_prompt:
                 apply(findings, session, event)
         elif name not in _QUIET:
             findings.count("unknown_hooks")
     for session_id in {_get_name(findings, event) for event in events}:
         if session_id in findings.sessions:
-            _interrupt(findings.sessions[session_id], findings.end_ns)
+            interrupt_prompts(findings.sessions[session_id], findings.end_ns)
 
 
 def _configure(session: Session, event: HarnessEvent) -> None:
@@ -83,42 +87,6 @@ def _find_session(findings: Findings, event: HarnessEvent) -> Session | None:
     if kind is not None and parent is not None:
         session.fields.setdefault("role", kind)
     return session
-
-
-def _open(findings: Findings, session: Session, event: HarnessEvent) -> None:
-    windows = findings.windows.setdefault(session.session_id, [])
-    if windows and windows[-1].closed_ns is None:  # a compaction starts the same session once more
-        return
-    is_resumed = find_text(event.payload, "source") in ("resume", "fork")
-    windows.append(Window(event.stamp_ns, pid=find_count(event.payload, "pid"), is_resumed=is_resumed))
-
-
-def _close(findings: Findings, session: Session, event: HarnessEvent) -> None:
-    """Close a session, or let it have lasted longer; one that nobody saw open was open before the recording."""
-    windows = findings.windows.setdefault(session.session_id, [])
-    if not windows:
-        windows.append(Window(findings.start_ns, pid=find_count(event.payload, "pid"), is_resumed=True))
-    windows[-1].closed_ns = event.stamp_ns
-    windows[-1].reason = find_text(event.payload, "reason") or "ended"
-    if session.parent_session is not None:
-        _stop(findings, session, event)
-
-
-def _prompt(findings: Findings, session: Session, event: HarnessEvent) -> None:
-    text, length = find_text(event.payload, "prompt"), find_count(event.payload, "prompt_length")
-    length = length if text is None else compute_units(text)
-    for prompt in session.prompts:
-        known = prompt.length if prompt.text is None else compute_units(prompt.text)
-        if known == length and abs(prompt.start_ns - event.stamp_ns) <= _NEAR_NS:
-            prompt.start_ns = event.stamp_ns
-            return
-    session.prompts.append(Prompt(event.stamp_ns, None, length=length, text=text, source="user"))
-
-
-def _stop(findings: Findings, session: Session, event: HarnessEvent) -> None:
-    begun = [prompt for prompt in session.prompts if prompt.start_ns <= event.stamp_ns]
-    if begun:
-        max(begun, key=lambda prompt: prompt.start_ns).end_ns = event.stamp_ns
 
 
 def _call(findings: Findings, session: Session, event: HarnessEvent) -> None:
@@ -163,45 +131,18 @@ def _get_tool(session: Session, event: HarnessEvent, start_ns: int | None) -> To
     return session.tools.setdefault(call_id, made)
 
 
-def _begin_compaction(findings: Findings, session: Session, event: HarnessEvent) -> None:
-    """Begin a compaction: the next that the session file has, which holds when one was done, or one of its own."""
-    later = [row for row in session.compactions if row.start_ns is None and (row.end_ns or 0) >= event.stamp_ns]
-    found = min(later, key=lambda row: row.end_ns or 0, default=None)
-    if found is None:
-        found = Compaction(None, None)
-        session.compactions.append(found)
-    found.start_ns, found.timing = event.stamp_ns, HOOK_DISPATCH
-    found.reason = found.reason or find_text(event.payload, "trigger")
-
-
-def _end_compaction(findings: Findings, session: Session, event: HarnessEvent) -> None:
-    begun = [row for row in session.compactions if row.start_ns is not None and row.start_ns <= event.stamp_ns]
-    found = max(begun, key=lambda row: row.start_ns or 0, default=None)
-    if found is not None and (found.end_ns is None or abs(found.end_ns - event.stamp_ns) <= _NEAR_NS):
-        found.end_ns, found.outcome = event.stamp_ns, "success"
-
-
-def _interrupt(session: Session, end_ns: int) -> None:
-    """Let prompts that were never said to be over be cut by the next, or by the recording's end."""
-    session.prompts.sort(key=lambda prompt: prompt.start_ns)
-    following = [*(prompt.start_ns for prompt in session.prompts), end_ns][1:]
-    for prompt, until_ns in zip(session.prompts, following, strict=True):
-        if prompt.end_ns is None:
-            session.interruptions.append(max(until_ns - 1, prompt.start_ns))
-
-
 _Apply = Callable[[Findings, Session, HarnessEvent], None]
 _APPLIERS: dict[str, _Apply] = {
-    "SessionStart": _open,
-    "SessionEnd": _close,
-    "UserPromptSubmit": _prompt,
+    "SessionStart": open_window,
+    "SessionEnd": close_window,
+    "UserPromptSubmit": place_prompt,
     "PreToolUse": _call,
     "PostToolUse": _result,
     "PostToolUseFailure": _result,
-    "SubagentStart": _open,
-    "SubagentStop": _close,
-    "Stop": _stop,
-    "StopFailure": _stop,
-    "PreCompact": _begin_compaction,
-    "PostCompact": _end_compaction,
+    "SubagentStart": open_window,
+    "SubagentStop": close_window,
+    "Stop": end_prompt,
+    "StopFailure": end_prompt,
+    "PreCompact": begin_compaction,
+    "PostCompact": end_compaction,
 }

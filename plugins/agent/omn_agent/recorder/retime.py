@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omn_agent.importing.session import Session
-from omn_agent.recording import Compaction, Prompt, Response, Tool, Workflow
+from omn_agent.recording import Compaction, Prompt, Request, Response, Tool, Workflow
 
 Convert = Callable[[int], int]
 
@@ -16,12 +16,15 @@ def retime(session: Session, convert: Convert) -> None:
         _retime_prompt(prompt, convert)
     for tool in session.tools.values():
         _retime_tool(tool, convert)
-    rows: list[Response | Compaction | Workflow] = [*session.responses, *session.compactions, *session.workflows]
+    rows: list[Response | Compaction] = [*session.responses, *session.compactions]
     for row in rows:
-        row.start_ns = _carry(row.start_ns, convert)
-        row.end_ns = _carry(row.end_ns, convert)
+        row.start_ns, row.end_ns = _carry(row.start_ns, convert), _carry(row.end_ns, convert)
+    begun: list[Request | Workflow] = [*session.requests, *session.workflows]
+    for start in begun:
+        start.start_ns, start.end_ns = convert(start.start_ns), _carry(start.end_ns, convert)
     session.other_usages = [(convert(ts_ns), usage) for ts_ns, usage in session.other_usages]
     session.context = [(convert(ts_ns), tokens) for ts_ns, tokens in session.context]
+    session.heap = [(convert(ts_ns), used) for ts_ns, used in session.heap]
     session.configurations = [(convert(ts_ns), found) for ts_ns, found in session.configurations]
     session.interruptions = [convert(ts_ns) for ts_ns in session.interruptions]
     session.first_ns = _carry(session.first_ns, convert)

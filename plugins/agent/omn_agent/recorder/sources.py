@@ -10,7 +10,10 @@ from omn_core.api import RequestError
 
 _HOOKS = "omn_agent.recorder.hook_source:HookSource"
 
-SOURCES: dict[Harness, tuple[str, ...]] = dict.fromkeys(Harness, (_HOOKS,))
+SOURCES: dict[Harness, tuple[str, ...]] = {
+    **dict.fromkeys(Harness, (_HOOKS,)),
+    Harness.PI: ("omn_agent.recorder.extension_source:ExtensionSource",),
+}
 """What makes each source, called with the harness, in the order in which they are prepared."""
 
 TELEMETRY: dict[Harness, tuple[str, ...]] = {Harness.CLAUDE: ("omn_agent.recorder.telemetry_source:TelemetrySource",)}

@@ -9,7 +9,7 @@ import attrs
 
 from omn_agent.importing.session import Session
 from omn_agent.recorder.findings import Findings, Window
-from omn_agent.recording import Compaction, Configuration, Prompt, Response, Tool
+from omn_agent.recording import Compaction, Configuration, Prompt, Request, Response, Tool
 
 _STAMP_NS = 1_000_000
 
@@ -35,8 +35,11 @@ def list_windows(findings: Findings, session: Session) -> list[Window]:
 
 
 def _find_beginning(session: Session, window: Window) -> int:
-    """Return when a session that is new began: a child's file has its task before the hook that tells of the child."""
-    is_known = not window.is_resumed and session.first_ns is not None
+    """Return when a session that is new began: a child's file has its task before the hook that tells of the child.
+
+    Any other is open from when it was said to be: what its file begins with may be stamped before another was closed.
+    """
+    is_known = session.parent_session is not None and not window.is_resumed and session.first_ns is not None
     return min(window.opened_ns, session.first_ns or 0) if is_known else window.opened_ns
 
 
@@ -50,6 +53,7 @@ def cut_session(session: Session, opened_ns: int, closed_ns: int) -> Session:
     return attrs.evolve(
         session,
         prompts=_cut_prompts(session, prompts, opened_ns, closed_ns),
+        requests=[row for row in session.requests if _is_whole(row, opened_ns, closed_ns)],
         responses=[row for row in session.responses if _is_whole(row, opened_ns, closed_ns)],
         tools={
             row.call_id: row for row in _keep(session.tools.values(), lambda row: _cut_tool(row, opened_ns, closed_ns))
@@ -58,6 +62,7 @@ def cut_session(session: Session, opened_ns: int, closed_ns: int) -> Session:
         workflows=[row for row in session.workflows if opened_ns <= row.start_ns <= closed_ns],
         other_usages=[pair for pair in session.other_usages if opened_ns <= pair[0] <= closed_ns],
         context=[pair for pair in session.context if opened_ns <= pair[0] <= closed_ns],
+        heap=[pair for pair in session.heap if opened_ns <= pair[0] < closed_ns],
         configurations=_cut_configurations(session, opened_ns, closed_ns),
         interruptions=[ts_ns for ts_ns in session.interruptions if opened_ns <= ts_ns <= closed_ns],
         fields=dict(session.fields),
@@ -88,10 +93,10 @@ def make_segment_ids(session_id: str, windows: int) -> list[str]:
     return [session_id, *(f"{session_id}#{number}" for number in range(2, windows + 1))][:windows]
 
 
-def _is_whole(response: Response, opened_ns: int, closed_ns: int) -> bool:
-    start_ns = response.end_ns if response.start_ns is None else response.start_ns
+def _is_whole(row: Request | Response, opened_ns: int, closed_ns: int) -> bool:
+    start_ns = row.end_ns if row.start_ns is None else row.start_ns
     assert start_ns is not None
-    return opened_ns <= start_ns and (response.end_ns is None or response.end_ns <= closed_ns)
+    return opened_ns <= start_ns <= closed_ns and (row.end_ns is None or row.end_ns <= closed_ns)
 
 
 def _cut_prompts(session: Session, prompts: list[Prompt], opened_ns: int, closed_ns: int) -> list[Prompt]:
