@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import compile_c
+from moments import READ_MOMENT
 from omn_kernel.btf.kernel import PATH, read_kernel_btf
 from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.task import parse_stat
@@ -34,24 +35,21 @@ __attribute__((noinline)) long f(void) {
 __attribute__((noinline)) long g(void) { long answer = f(); __asm__ volatile("" : "+r"(answer)); return answer; }
 int main(void) { for (int i = 0; i < 40; i++) { g(); __asm__ volatile(""); } return 0; }
 """
-# Spins and sleeps in turn, then writes what it lived, ran and (the kernel says) waited for a cpu since it began, and
-# what the machine's host took meanwhile. The account of a thread that runs is as old as its last tick, and a sleep
-# renews it.
-MIXED = """
-import json, os, sys, time
-def read():
-    stolen = int(open("/proc/stat").readline().split()[8]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    time.sleep(0.001)
-    ran, waited, _ = open("/proc/thread-self/schedstat").read().split()
-    return [time.monotonic_ns(), int(ran), int(waited), stolen]
-before = read()
+# Spins and sleeps in turn, and writes what the kernel says that it ran and waited for a cpu before and after, and what
+# the machine's host took meanwhile.
+MIXED = (
+    READ_MOMENT
+    + """
+import json, sys
+before = read_moment()
 for _ in range(20):
     end = time.thread_time_ns() + 4_000_000
     while time.thread_time_ns() < end:
         pass
     time.sleep(0.004)
-json.dump([before, read()], open(sys.argv[1], "w"))
+json.dump([before, read_moment()], open(sys.argv[1], "w"))
 """
+)
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +141,7 @@ def test_what_was_off_queued_and_on_the_cpu_is_the_threads_life(omn: Command, tm
     assert ran.code == 0, ran.stderr
     assert ran.result["losses"]["dropped"] == 0
     (began_ns, *before), (ended_ns, *after) = json.loads(out.read_text())
-    ran_ns, waited_ns, stolen_ns = (late - early for early, late in zip(before, after, strict=True))
+    *_, ran_ns, waited_ns, stolen_ns = (late - early for early, late in zip(before, after, strict=True))
     rows = [row["attrs"] for row in ran.result["raw"] if began_ns <= row["ts_ns"] <= ended_ns]
     off_ns, queued_ns = (sum(row[name] for row in rows) for name in ("off_ns", "queued_ns"))
     lived_ns = ended_ns - began_ns
