@@ -67,13 +67,16 @@ class PluginRecord:
     backends: int = 0
 
     def fail(self, state: str, reason: str) -> None:
-        """Record a reason. The first state stands, later reasons are added to it."""
+        """Record a reason, once. The first state stands, later reasons are added to it."""
         from omn_core.names import render_printable
 
         if self.state == "loaded":
             self.state = state
         reason = render_printable(" ".join(reason.split()))
-        self.reason = reason if self.reason is None else f"{self.reason}; {reason}"
+        if self.reason is None:
+            self.reason = reason
+        elif reason not in self.reason.split("; "):
+            self.reason = f"{self.reason}; {reason}"
 
 
 @attrs.define

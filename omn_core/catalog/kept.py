@@ -16,6 +16,9 @@ from omn_core.model.family import FamilyDefault
 from omn_core.model.probe import Need
 from omn_core.model.request import EmitSpec, Request
 
+PluginText = tuple[str, str, str]
+"""The name of the plugin that a file is of ('' in a folder), its path, its text."""
+
 
 @attrs.frozen
 class AddedWords:

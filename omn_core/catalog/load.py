@@ -1,23 +1,23 @@
 """Reading every installed plugin's catalog, or a folder that stands in for all of them.
 
-A plugin whose catalog does not load is its record's reason and takes only its own sources with it. What was read is
-kept in the user's cache by its content, so that a warm start parses no YAML.
+A plugin whose catalog does not load is its record's reason and takes only its own sources with it. What was read of
+each is kept in the user's cache by its content, so that a warm start parses no YAML, and who says what is asked waits
+for the files of the plugins that name it, and for no others.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from omn_core import __version__
 from omn_core.cache import read_cached, write_cached
-from omn_core.catalog.kept import Read, ReadFile, from_plain, to_plain, widen
+from omn_core.catalog.kept import PluginText, Read, ReadFile, from_plain, to_plain, widen
 from omn_core.catalog.known import DATA
 from omn_core.errors import PLUGIN_FAULTS, CatalogError
 from omn_core.model.catalog import Catalog, Entry, Vocabulary
@@ -31,23 +31,56 @@ APART = frozenset({VOCABULARY, WALKS, "known.yaml"})
 """Files of a catalog folder that hold no entries."""
 
 
-def load_catalog(registry: Registry, folder: Path | None = None) -> Catalog:
+def load_catalog(registry: Registry, folder: Path | None = None, asked: Collection[str] | None = None) -> Catalog:
     """Return every entry of every loaded plugin, or of a folder's `*.yaml` alone.
 
-    Plugins' problems go to their records. Raises CatalogError, with file, line and entry, for a folder's, and for a
-    folder that cannot be read.
+    Where sources and families are `asked`, of the plugins alone whose files name one of them, unless one of them is
+    missing then. Plugins' problems go to their records. Raises CatalogError, with file, line and entry, for a folder's,
+    and for a folder that cannot be read.
     """
     words_text, texts = _read_texts(registry, folder)
-    name = f"catalog-{_fingerprint(registry, words_text, texts)}.json"
+    chosen = texts if asked is None or folder is not None else _choose_texts(texts, asked)
+    words, found = _read_files(registry, words_text, chosen)
+    if asked is not None and len(chosen) < len(texts) and not _has_all(found, asked):
+        chosen = texts
+        words, found = _read_files(registry, words_text, chosen)
+    if folder is not None:
+        made = _catalog_of_folder(words, found)
+    else:
+        made = _catalog_of_plugins(registry, words, found)
+        _check_collectors(registry, made.entries, is_whole=len(chosen) == len(texts))
+    return attrs.evolve(made, list_walks=_make_walks_reader(registry, folder))
+
+
+def _choose_texts(texts: Sequence[PluginText], asked: Collection[str]) -> list[PluginText]:
+    """Return every text of the plugins that name one of these. An id stands in its file as it is asked."""
+    spelled = [word if "." in word else f"{word}." for word in asked]
+    naming = {plugin for plugin, _, text in texts if any(word in text for word in spelled)}
+    return [one for one in texts if one[0] in naming]
+
+
+def _has_all(found: Sequence[ReadFile], asked: Collection[str]) -> bool:
+    entries = [entry for file in found for entry in file.entries]
+    return {entry.id for entry in entries}.union(entry.family for entry in entries).issuperset(asked)
+
+
+def _read_files(registry: Registry, words_text: str, texts: Sequence[PluginText]) -> Read:
+    """Return the shared vocabulary and every file, each plugin's from the cache where they are there."""
+    plugins = dict.fromkeys(plugin for plugin, _, _ in texts) or [""]
+    read = [_read_plugin(registry, words_text, [one for one in texts if one[0] == plugin]) for plugin in plugins]
+    return read[0][0], tuple(file for _, files_read in read for file in files_read)
+
+
+def _read_plugin(registry: Registry, words_text: str, texts: Sequence[PluginText]) -> Read:
+    kind = ".".join(dict.fromkeys(("catalog", *(plugin for plugin, _, _ in texts if plugin))))
+    name = f"{kind}-{_fingerprint(registry, words_text, texts)}.json"
     read = _from_cache(name)
     if read is None:
         from omn_core.catalog.read import read_files
 
         read = read_files(registry.requirements, registry.emits, words_text, texts)
         write_cached(name, json.dumps(to_plain(read)).encode())
-    words, found = read
-    made = _catalog_of_plugins(registry, words, found) if folder is None else _catalog_of_folder(words, found)
-    return attrs.evolve(made, list_walks=_make_walks_reader(registry, folder))
+    return read
 
 
 def _make_walks_reader(registry: Registry, folder: Path | None) -> Callable[[], tuple[Walk, ...]]:
@@ -64,8 +97,8 @@ def _make_walks_reader(registry: Registry, folder: Path | None) -> Callable[[], 
     return lambda: walks
 
 
-def _read_texts(registry: Registry, folder: Path | None) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return the vocabulary's text, and (plugin name or '', path, text) of every file of entries."""
+def _read_texts(registry: Registry, folder: Path | None) -> tuple[str, list[PluginText]]:
+    """Return the vocabulary's text, and every file of entries."""
     shared = (files(DATA) / VOCABULARY).read_text()
     if folder is not None:
         try:
@@ -94,7 +127,7 @@ def _iter_package_files(record: PluginRecord) -> Iterator[tuple[str, str]]:
         record.fail("failed", f"its catalog package {package!r} cannot be read: {type(error).__name__}: {error}")
 
 
-def _fingerprint(registry: Registry, words: str, texts: list[tuple[str, str, str]]) -> str:
+def _fingerprint(registry: Registry, words: str, texts: Sequence[PluginText]) -> str:
     """Identify the content and everything else that reading depends on."""
     classes = sorted((row.kind, row.argument or "") for row in registry.requirements.values())
     parts = json.dumps([__version__, words, texts, classes, sorted(map(str, registry.emits.values()))])
@@ -155,6 +188,8 @@ def _catalog_of_plugins(registry: Registry, words: Vocabulary, found: tuple[Read
             claims.setdefault(written.id, []).append((record, written))
     entries: dict[str, Entry] = {}
     distributions: dict[str, str] = {}
+    for record in registry.records:
+        record.sources, record.backends = [], 0
     for identifier, claimants in sorted(claims.items()):
         entry = settle_clash(f"source {identifier}", claimants, None)
         if entry is not None:
@@ -163,14 +198,17 @@ def _catalog_of_plugins(registry: Registry, words: Vocabulary, found: tuple[Read
             distributions[identifier] = record.distribution or record.name
             record.sources.append(identifier)
             record.backends += len(entry.chain)
-    _check_collectors(registry, entries)
     return Catalog(entries, words, distributions, _gather_defaults(found))
 
 
-def _check_collectors(registry: Registry, entries: Mapping[str, Any]) -> None:
-    """A collector row for a pair that no catalog declares is its plugin's mistake, and is said as one."""
+def _check_collectors(registry: Registry, entries: Mapping[str, Entry], *, is_whole: bool) -> None:
+    """A collector row for a pair that no catalog declares is its plugin's mistake, and is said as one.
+
+    Of a source that was not read, where not every file was, nothing is known.
+    """
     for record in registry.records:
         for row in record.rows.get("collectors", ()):
             entry = entries.get(row.source)
-            if record.state == "loaded" and (entry is None or entry.backend(row.backend) is None):
+            is_missing = is_whole if entry is None else entry.backend(row.backend) is None
+            if record.state == "loaded" and is_missing:
                 record.fail("failed", f"it collects {row.source}/{row.backend}, which no catalog declares")

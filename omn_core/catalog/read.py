@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import attrs
 import cattrs
 
 from omn_core.catalog.check import check_entry, check_vocabulary
 from omn_core.catalog.default import check_default
-from omn_core.catalog.kept import Read, ReadFile, widen
+from omn_core.catalog.kept import PluginText, Read, ReadFile, widen
 from omn_core.catalog.shape import (
     WrittenDefault,
     WrittenEntry,
@@ -23,10 +24,7 @@ from omn_core.errors import CatalogError
 from omn_core.located import Located, LocatedError, Path, parse_yaml
 from omn_core.model.catalog import Entry, Vocabulary
 from omn_core.model.rows import EmitRow, RequirementRow
-from omn_core.structure import structure
-
-PluginText = tuple[str, str, str]
-"""The name of the plugin that a file is of ('' in a folder), its path, its text."""
+from omn_core.structure import make_converter, structure
 
 
 def read_files(
@@ -34,13 +32,19 @@ def read_files(
 ) -> Read:
     """Return the shared vocabulary, and every file, read and checked."""
     converter = make_catalog_converter(classes)
-    words = structure(converter, parse_yaml(words_text), Vocabulary)
+    words = _read_vocabulary(words_text)
     drafts = [_read_draft(converter, *text) for text in texts]
     for draft in drafts:
         draft.check_entries(words, emits)
     for plugin in {draft.plugin for draft in drafts}:
         _check_defaults([draft for draft in drafts if draft.plugin == plugin], words, emits)
     return words, tuple(draft.finish() for draft in drafts)
+
+
+@lru_cache(maxsize=1)
+def _read_vocabulary(text: str) -> Vocabulary:
+    """Read the shared words, once for all plugins."""
+    return structure(make_converter(), parse_yaml(text), Vocabulary)
 
 
 @attrs.define

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,14 +42,26 @@ class Application:
         self.registry = registry
         self.program = program
         self.catalog_folder: Path | None = None
+        self._partial: Catalog | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
         """Every installed entry, or those of `--catalog DIR` or OMN_CATALOG_DIR."""
+        return self._load_catalog(None)
+
+    def get_catalog(self, asked: Collection[str]) -> Catalog:
+        """Return a catalog that has these sources and families, as far as any has."""
+        if "catalog" in self.__dict__:
+            return self.catalog
+        if self._partial is None or not all(map(self._partial.has, asked)):
+            self._partial = self._load_catalog(asked)
+        return self._partial
+
+    def _load_catalog(self, asked: Collection[str] | None) -> Catalog:
         from omn_core.catalog.load import load_catalog
 
         named = os.environ.get("OMN_CATALOG_DIR")
-        return load_catalog(self.registry, self.catalog_folder or (Path(named) if named else None))
+        return load_catalog(self.registry, self.catalog_folder or (Path(named) if named else None), asked)
 
     @cached_property
     def probes(self) -> ProbeTable:

@@ -177,7 +177,7 @@ def _compose(application: Application, family: str, given: dict[str, Any]) -> Se
         )
     target, launch = _choose_target(given, application.program)
     asked = FamilyRequest(family, given["cost"], target, launch, given["interval"])
-    requests, composition = compose(asked, application.catalog, application.registry)
+    requests, composition = compose(asked, application.get_catalog([family]), application.registry)
     fields = {**_session_fields(given), "cost_band": given["cost"] or composition.band}
     return Session(requests, launch, given["duration"], **fields, composition=composition)
 

@@ -120,7 +120,7 @@ def _dump(application: Application, session: Session, what: str, given: Mapping[
     from omn_core.resolve.session import validate_session
     from omn_core.session.shape import make_plain_session
 
-    valid = validate_session(session, application.catalog, application.registry)
+    valid = validate_session(session, application.get_catalog(session.sources), application.registry)
     resolved = None if given["no_resolve"] else _resolve(application, valid)
     if resolved is None:
         whole = write_out(valid.session, valid.completed)
@@ -199,7 +199,7 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     row = get_format(application, given["format_name"])
     from omn_core.resolve.session import validate_session
 
-    valid = validate_session(session, application.catalog, application.registry)
+    valid = validate_session(session, application.get_catalog(session.sources), application.registry)
     for one in valid.completed:
         check_carries(row, one.emits)
     resolved = _resolve(application, valid)

@@ -29,7 +29,8 @@ def validate(context: click.Context, /, source: str | None, **given: Any) -> int
     application = get_application(context)
     session = build_session(application, source, given)
     say_composition(session)
-    for one in validate_session(session, application.catalog, application.registry).completed:
+    catalog = application.get_catalog(session.sources)
+    for one in validate_session(session, catalog, application.registry).completed:
         emits = ", ".join(map(str, one.emits))
         print(f"valid: {one.entry.id}, mode {one.mode}, emits {emits}, target {one.target}")
     return 0

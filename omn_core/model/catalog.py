@@ -177,7 +177,7 @@ class UnitMeaning:
 
 @attrs.frozen
 class Catalog:
-    """Every entry that loaded, by id, the vocabulary they were checked against, and each family's default, by family.
+    """Every entry that was read, by id, the vocabulary they were checked against, and each family's default, by family.
 
     A family that declares nothing about its default has none in `defaults`. `list_walks` reads the ways to walk a
     stack, best first, which few requests need.
@@ -188,6 +188,10 @@ class Catalog:
     distributions: Mapping[str, str] = attrs.field(factory=dict)
     defaults: Mapping[str, FamilyDefault] = attrs.field(factory=dict)
     list_walks: Callable[[], tuple[Walk, ...]] = tuple
+
+    def has(self, word: str) -> bool:
+        """Tell whether a source or a family of that name is in it."""
+        return word in self.entries or any(entry.family == word for entry in self.entries.values())
 
     def families(self) -> tuple[str, ...]:
         """Every family that has an entry, sorted."""

@@ -118,6 +118,11 @@ class Session:
     composition: Composition | None = None
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The source of each request."""
+        return tuple(request.source for request in self.requests)
+
+    @property
     def program(self) -> tuple[str, ...] | None:
         """The program this run launches, whichever way it was asked for."""
         if self.launch is not None:

@@ -300,6 +300,19 @@ def test_a_warm_start_parses_no_yaml(laboratory: Any, entry_text: Any, monkeypat
     assert changed.entries["lab.depth"].title == "another"
 
 
+@pytest.mark.spec("CAT-5", "CAT-6")
+def test_what_is_asked_is_read_and_what_nobody_has_is_looked_for_everywhere(laboratory: Any, entry_text: Any) -> None:
+    """A source or a family waits for the plugins that name it; a clash over it is a clash; no word is missed."""
+    laboratory.install_lab(entry_text())
+    registry = laboratory.discover()
+    for asked in ("lab.depth", "lab"):
+        assert set(load_catalog(registry, asked=[asked]).entries) == {"lab.depth"}
+    whole = load_catalog(registry)
+    assert len(whole.entries) > 1
+    for missing in ("lab.dept", "nowhere", "lab.nowhere"):
+        assert load_catalog(registry, asked=[missing, "lab.depth"]).entries == whole.entries
+
+
 _LISTED = """
 import sys
 from omn_core.cli.entry import main
@@ -329,7 +342,7 @@ def test_a_cache_that_cannot_be_trusted_is_rewritten(
     """A corrupt, foreign-owned or world-writable cache file is ignored, and replaced by a sound one."""
     laboratory.install_lab(entry_text())
     _, cold = laboratory.load()
-    (path,) = (tmp_path / "cache").glob("catalog-*.json")
+    (path,) = (tmp_path / "cache").glob("catalog.lab-*.json")
     sound = path.read_bytes()
     poisoned = sound.replace(b"how deep it is", b"how deep it lies")
     if spoiled == "garbage":

@@ -250,8 +250,8 @@ def test_the_cache_is_private(tmp_path: Path) -> None:
     environment = {**os.environ, "OMN_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", LOAD], env=environment, check=True)
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
-    found = list((tmp_path / "cache").glob("catalog-*.json"))
-    assert [path.stat().st_mode & 0o777 for path in found] == [0o600]
+    found = list((tmp_path / "cache").glob("catalog.*.json"))
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
 
 
 def test_the_version_is_one() -> None:
