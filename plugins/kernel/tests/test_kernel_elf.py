@@ -58,7 +58,7 @@ def program(tmp_path: Path) -> Path:
 
 def find_name(known: ObjectSymbols, address: int) -> str | None:
     number = int(known.index.find(np.array([address], np.uint64))[0])
-    return None if number < 0 else (known.index.find_name(number) or b"").decode()
+    return None if number < 0 else (known.index.list_names(np.array([number]))[0] or b"").decode()
 
 
 @pytest.mark.spec("STK-3")
@@ -77,7 +77,9 @@ def test_every_function_that_nm_lists_is_named_at_its_first_and_last_byte(path: 
     for address, number in zip(probes.tolist(), known.index.find(probes).tolist(), strict=True):
         covering = np.flatnonzero((starts <= address) & (address < ends))
         innermost = {names[one] for one in covering if starts[one] == starts[covering].max()}
-        found = (known.index.find_name(number) or b"").decode().partition("@")[0] if number >= 0 else None
+        found = (
+            (known.index.list_names(np.array([number]))[0] or b"").decode().partition("@")[0] if number >= 0 else None
+        )
         if found not in innermost:
             wrong.append((hex(address), found, innermost))
     assert not wrong
@@ -210,8 +212,8 @@ def test_a_stripped_program_is_named_by_the_table_it_carries_compressed(program:
     add_debug_data(program, lzma.compress(program.read_bytes()))
     known = read(program)
     number = int(known.index.find(np.array([start + size - 1], np.uint64))[0])
-    assert known.index.find_name(number) == b"hidden"
-    assert known.index.get_source(number) == "gnu_debugdata"
+    assert known.index.list_names(np.array([number]))[0] == b"hidden"
+    assert known.index.list_sources(np.array([number]))[0] == "gnu_debugdata"
     assert known.damage == ()
 
 
@@ -296,7 +298,7 @@ def test_a_damaged_image_is_an_error_or_an_answer(small_image: bytes, data: st.D
         return
     addresses = np.array([0, 0x1000, 0x1139, (1 << 64) - 1], np.uint64)
     for number in known.index.find(known.compute_addresses(addresses)).tolist():
-        assert number < 0 or known.index.find_name(number) is not None
+        assert number < 0 or known.index.list_names(np.array([number]))[0] is not None
 
 
 def test_dynamic_symbols_are_what_readelf_counts(program: Path) -> None:

@@ -38,7 +38,7 @@ def read(sysroot: Sysroot) -> KernelFunctions:
 def name(functions: KernelFunctions, *addresses: int) -> list[bytes | None]:
     """Name addresses that are told by their lower half."""
     found = functions.find(np.array([0xFFFFFFFF00000000 + one for one in addresses], np.uint64)).tolist()
-    return [None if one < 0 else functions.find_name(one) for one in found]
+    return [None if one < 0 else functions.list_names(np.array([one]))[0] for one in found]
 
 
 @pytest.mark.spec("STK-3", "SEC-3")
@@ -53,7 +53,10 @@ def test_functions_are_kept_for_this_user_alone_and_named_as_before(kept: Path, 
     sysroot.write(PATH, "nothing that is a symbol\n")
     assert name(again, *asked) == first
     number = int(again.find(np.array([0xFFFFFFFF81000FFF], np.uint64))[0])
-    assert (again.get_start(number), again.get_source(number)) == (0xFFFFFFFF81000020, "kallsyms")
+    assert (again.list_starts(np.array([number]))[0], again.list_sources(np.array([number]))[0]) == (
+        0xFFFFFFFF81000020,
+        "kallsyms",
+    )
 
 
 @pytest.mark.spec("STK-3")
@@ -67,7 +70,10 @@ def test_what_the_kernel_makes_as_it_runs_is_read_anew(kept: Path, sysroot: Sysr
     again = read(sysroot)
     assert name(again, *asked) == [b"part_of_the_image_0", b"bpf_prog_2", b"jump"]
     number = int(again.find(np.array([0xFFFFFFFFC0001000], np.uint64))[0])
-    assert (again.get_start(number), again.get_source(number)) == (0xFFFFFFFFC0001000, "kallsyms")
+    assert (again.list_starts(np.array([number]))[0], again.list_sources(np.array([number]))[0]) == (
+        0xFFFFFFFFC0001000,
+        "kallsyms",
+    )
     assert len(list(kept.iterdir())) == 1
 
 
@@ -152,5 +158,9 @@ def test_the_running_kernels_kept_functions_are_those_of_a_new_reading(
         found, numbers = fresh.find(address), kept.find(address)
         assert [one < 0 for one in found.tolist()] == [one < 0 for one in numbers.tolist()]
         pairs = [pair for pair in zip(found.tolist(), numbers.tolist(), strict=True) if pair[0] >= 0]
-        assert [fresh.find_name(one) for one, _ in pairs] == [kept.find_name(one) for _, one in pairs]
-        assert [fresh.get_start(one) for one, _ in pairs] == [kept.get_start(one) for _, one in pairs]
+        assert [fresh.list_names(np.array([one]))[0] for one, _ in pairs] == [
+            kept.list_names(np.array([one]))[0] for _, one in pairs
+        ]
+        assert [fresh.list_starts(np.array([one]))[0] for one, _ in pairs] == [
+            kept.list_starts(np.array([one]))[0] for _, one in pairs
+        ]

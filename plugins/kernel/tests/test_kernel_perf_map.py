@@ -21,7 +21,8 @@ def identify(owner: int | None = None, begun_ns: int = 0) -> Identity:
 def ask(perf_map: PerfMap, *addresses: int) -> list[bytes | None]:
     perf_map.read_growth()
     return [
-        None if one < 0 else perf_map.find_name(one) for one in perf_map.find(np.array(addresses, np.uint64)).tolist()
+        None if one < 0 else perf_map.list_names(np.array([one]))[0]
+        for one in perf_map.find(np.array(addresses, np.uint64)).tolist()
     ]
 
 

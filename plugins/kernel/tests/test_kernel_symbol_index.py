@@ -32,7 +32,7 @@ def make(*symbols: tuple[int, int, str], source: str = "symtab", preference: tup
 
 def ask(index: SymbolIndex, *addresses: int) -> list[str | None]:
     found = index.find(np.array(addresses, np.uint64)).tolist()
-    return [None if one < 0 else (index.find_name(one) or b"").decode() for one in found]
+    return [None if one < 0 else (index.list_names(np.array([one]))[0] or b"").decode() for one in found]
 
 
 def test_nothing_names_nothing() -> None:
@@ -78,7 +78,7 @@ def test_of_symbols_at_one_address_the_preferred_names_it_then_the_better_source
     index = SymbolIndex([own, make((0x100, 8, "other"), (0x200, 8, "only"), source="dynsym")])
     assert ask(index, 0x104, 0x204) == ["f", "only"]
     found = index.find(np.array([0x104, 0x204], np.uint64)).tolist()
-    assert [index.get_source(one) for one in found] == ["symtab", "dynsym"]
+    assert [index.list_sources(np.array([one]))[0] for one in found] == ["symtab", "dynsym"]
 
 
 @pytest.mark.spec("SEC-4")
@@ -87,7 +87,7 @@ def test_a_name_longer_than_any_compiler_makes_is_no_name() -> None:
     index = SymbolIndex([make((0x100, 8, "a" * MOST_NAME_BYTES), (0x200, 8, "b" * (MOST_NAME_BYTES + 1)))])
     assert ask(index, 0x100) == ["a" * MOST_NAME_BYTES]
     (number,) = index.find(np.array([0x200], np.uint64)).tolist()
-    assert index.find_name(number) is None
+    assert index.list_names(np.array([number]))[0] is None
 
 
 @pytest.mark.spec("SEC-4")
@@ -101,7 +101,7 @@ def test_names_that_share_their_ends_are_read_to_a_bound(monkeypatch: pytest.Mon
     names_at = np.arange(1, count + 1, dtype=np.uint32)
     many = Candidates("symtab", shared.strings, starts, starts + np.uint64(1), sized, alike, names_at)
     index = SymbolIndex([many])
-    names = [index.find_name(number) for number in range(count)]
+    names = [index.list_names(np.array([number]))[0] for number in range(count)]
     assert names[0] == b"x" * count
     assert names[-1] is None
 

@@ -561,7 +561,7 @@ def test_kallsyms_without_addresses_names_nothing() -> None:
     index = SymbolIndex([parsed.functions])
     asked = (0x81000000, 0x8100000F, 0x81000010, 0x81000020, 0x81000FFF, 0x81001000, 0xA0000100, 0xA0000FFF, 0xA0001000)
     found = index.find(np.array([0xFFFFFFFF00000000 + one for one in asked], np.uint64)).tolist()
-    assert [None if one < 0 else index.find_name(one) for one in found] == [
+    assert [None if one < 0 else index.list_names(np.array([one]))[0] for one in found] == [
         b"first", b"first", None, b"second", b"second", None, b"last", b"last", None,
     ]  # fmt: skip
 

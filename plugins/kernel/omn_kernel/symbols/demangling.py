@@ -39,4 +39,5 @@ def demangle(names: Sequence[str]) -> list[str]:
 
 
 def _may_be_read(name: str) -> bool:
-    return name.startswith(_MANGLED) and len(name) <= _MOST_CHARACTERS and not _NOT_UNICODE.search(name)
+    is_mangled = name.startswith(_MANGLED) and len(name) <= _MOST_CHARACTERS
+    return is_mangled and (name.isascii() or not _NOT_UNICODE.search(name))

@@ -82,25 +82,28 @@ class SymbolIndex:
         held = (at >= 0) & (addresses < self._end[at])
         return np.where(held, at if self._symbol is None else self._symbol[at], -1)
 
-    def get_start(self, symbol: int) -> int:
-        """Return where a function starts."""
-        return int(self._symbol_start[symbol])
+    def list_starts(self, symbols: Numbers) -> list[int]:
+        """List where functions start."""
+        starts: list[int] = self._symbol_start[symbols].tolist()
+        return starts
 
-    def get_source(self, symbol: int) -> str:
-        """Return which source named it."""
-        return self._sources[int(self._source[symbol])]
+    def list_sources(self, symbols: Numbers) -> list[str]:
+        """List which source named each."""
+        return [self._sources[source] for source in self._source[symbols].tolist()]
 
-    def find_name(self, symbol: int) -> bytes | None:
-        """Find a function's name as the linker spelt it, None for one that is longer than any compiler makes."""
-        strings, at = self._strings[int(self._source[symbol])], int(self._name[symbol])
-        end = strings.find(b"\0", at, at + MOST_NAME_BYTES + 1)
-        if end < 0:
-            end = len(strings)
-        self._names_bytes += end - at
-        # Names may share their ends, so that a small table can hold many long ones.
-        if end - at > MOST_NAME_BYTES or self._names_bytes > _MOST_NAMES_BYTES:
-            return None
-        return strings[at:end]
+    def list_names(self, symbols: Numbers) -> list[bytes | None]:
+        """List functions' names as the linker spelt them, None for one that is longer than any compiler makes."""
+        names: list[bytes | None] = []
+        for source, at in zip(self._source[symbols].tolist(), self._name[symbols].tolist(), strict=True):
+            strings = self._strings[source]
+            end = strings.find(b"\0", at, at + MOST_NAME_BYTES + 1)
+            if end < 0:
+                end = len(strings)
+            self._names_bytes += end - at
+            # Names may share their ends, so that a small table can hold many long ones.
+            is_shown = end - at <= MOST_NAME_BYTES and self._names_bytes <= _MOST_NAMES_BYTES
+            names.append(strings[at:end] if is_shown else None)
+        return names
 
 
 def choose_functions(candidates: Candidates) -> Candidates:

@@ -8,6 +8,8 @@ kept for as long as it stays true, see `kernel_kept`, and the file is read only 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -24,6 +26,7 @@ _PAGE = 4096
 _TEXT = np.frombuffer(b"TtWw", np.uint8)
 _GENERATED = re.compile(rb"\[(bpf|__builtin__\w+)\]")
 """What stands in a module's place for code that the kernel makes as it runs: eBPF programs, trampolines, probes."""
+_Of = TypeVar("_Of")
 _BOUND = rb"^([0-9a-f]{16}) T __sched_text_%s$"
 
 
@@ -75,24 +78,24 @@ class KernelFunctions:
             self._parts.append(_read_generated(self._sysroot))
         return self._parts[1]
 
-    def _locate(self, number: int) -> tuple[SymbolIndex, int]:
+    def list_starts(self, numbers: Numbers) -> list[int]:
+        """List where functions start."""
+        return self._list(numbers, SymbolIndex.list_starts)
+
+    def list_sources(self, numbers: Numbers) -> list[str]:
+        """List which source named each."""
+        return self._list(numbers, SymbolIndex.list_sources)
+
+    def list_names(self, numbers: Numbers) -> list[bytes | None]:
+        """List functions' names, None for one that is longer than any compiler makes."""
+        return self._list(numbers, SymbolIndex.list_names)
+
+    def _list(self, numbers: Numbers, list_of: Callable[[SymbolIndex, Numbers], list[_Of]]) -> list[_Of]:
+        """List something of functions, each of the index that it is in: numbers are sorted, and so are the parts."""
         known = len(self._parts[0])
-        return (self._parts[0], number) if number < known else (self._parts[1], number - known)
-
-    def get_start(self, number: int) -> int:
-        """Return where a function starts."""
-        index, own = self._locate(number)
-        return index.get_start(own)
-
-    def get_source(self, number: int) -> str:
-        """Return which source named it."""
-        index, own = self._locate(number)
-        return index.get_source(own)
-
-    def find_name(self, number: int) -> bytes | None:
-        """Find a function's name, None for one that is longer than any compiler makes."""
-        index, own = self._locate(number)
-        return index.find_name(own)
+        cut = int(np.searchsorted(numbers, known))
+        listed = list_of(self._parts[0], numbers[:cut])
+        return listed + list_of(self._parts[1], numbers[cut:] - known) if cut < len(numbers) else listed
 
 
 def _read_generated(sysroot: str) -> SymbolIndex:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Protocol
 
+import attrs
 import numpy as np
 
 from omn_kernel.symbols.demangling import demangle
@@ -17,14 +19,14 @@ class Functions(Protocol):
     def find(self, addresses: Addresses) -> Numbers:
         """Find the function that each address is in, -1 for one in none."""
 
-    def get_start(self, number: int, /) -> int:
-        """Return where a function starts."""
+    def list_starts(self, numbers: Numbers, /) -> list[int]:
+        """List where functions start."""
 
-    def get_source(self, number: int, /) -> str:
-        """Return who named it."""
+    def list_sources(self, numbers: Numbers, /) -> list[str]:
+        """List who named them."""
 
-    def find_name(self, number: int, /) -> bytes | None:
-        """Find its name as the linker spelt it, None for one that cannot be shown."""
+    def list_names(self, numbers: Numbers, /) -> list[bytes | None]:
+        """List their names as the linker spelt them, None for one that cannot be shown."""
 
 
 class Namer:
@@ -51,32 +53,31 @@ class Namer:
         answers = np.empty(len(addresses), np.int64)
         if functions is not None and (found >= 0).any():
             numbers, inverse = np.unique(found[found >= 0], return_inverse=True)
-            answers[found >= 0] = self._make(functions, numbers.tolist(), symbols)[inverse]
+            answers[found >= 0] = self._make(functions, numbers, symbols)[inverse]
         for place in np.flatnonzero(found < 0).tolist():
             answers[place] = self._make_unnamed(int(addresses[place]), symbols)
         starts = np.array([symbols[one].start for one in answers.tolist()], np.uint64)
         return answers, addresses - starts
 
-    def _make(self, functions: Functions, numbers: list[int], symbols: list[Symbol]) -> Numbers:
-        wanted = [number for number in numbers if number not in self._made]
-        names = [functions.find_name(number) for number in wanted]
-        spelt = [(name or b"").decode("utf-8", "surrogateescape") for name in names]
-        for number, linked, name in zip(wanted, spelt, demangle(spelt), strict=True):
-            self._made[number] = len(symbols)
-            named_by = (self._named_by or functions.get_source(number)) if name else None
-            mangled = linked if linked != name else None
-            symbols.append(self._make_like(functions.get_start(number), name or None, named_by, mangled))
-        return np.array([self._made[number] for number in numbers], np.int64)
+    def _make(self, functions: Functions, numbers: Numbers, symbols: list[Symbol]) -> Numbers:
+        made = self._made
+        wanted = np.array([number for number in numbers.tolist() if number not in made], np.int64)
+        made.update(zip(wanted.tolist(), itertools.count(len(symbols))))  # and these are what `symbols` grows by
+        spelt = [(name or b"").decode("utf-8", "surrogateescape") for name in functions.list_names(wanted)]
+        sources = functions.list_sources(wanted) if self._named_by is None else itertools.repeat(self._named_by)
+        columns = zip(functions.list_starts(wanted), demangle(spelt), spelt, sources)  # noqa: B905 (one may not end)
+        path, build_id, is_kernel = self._like.path, self._like.build_id, self._like.is_kernel
+        symbols.extend(
+            Symbol(name, path, start, source, linked if linked != name else None, build_id, is_kernel)
+            if name
+            else Symbol(None, path, start, None, None, build_id, is_kernel)
+            for start, name, linked, source in columns
+        )
+        return np.array([made[number] for number in numbers.tolist()], np.int64)
 
     def _make_unnamed(self, address: int, symbols: list[Symbol]) -> int:
         key = address if self._is_file else 0
         if key not in self._unnamed:
             self._unnamed[key] = len(symbols)
-            symbols.append(self._make_like(key))
+            symbols.append(attrs.evolve(self._like, start=key))
         return self._unnamed[key]
-
-    def _make_like(
-        self, start: int, name: str | None = None, named_by: str | None = None, mangled: str | None = None
-    ) -> Symbol:
-        like = self._like
-        return Symbol(name, like.path, start, named_by, mangled, like.build_id, like.is_kernel)

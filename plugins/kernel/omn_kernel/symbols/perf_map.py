@@ -109,17 +109,17 @@ class PerfMap:
         at = np.searchsorted(starts, addresses, side="right").astype(np.int64) - 1
         return np.where((at >= 0) & (addresses < ends[at]), lines[at], -1)
 
-    def get_start(self, line: int) -> int:
-        """Return where the code of a line starts."""
-        return int(self._starts[line])
+    def list_starts(self, lines: Numbers) -> list[int]:
+        """List where the code of lines starts."""
+        return [self._starts[line] for line in lines.tolist()]
 
-    def get_source(self, line: int) -> str:
-        """Return who named it."""
-        return "perf-map"
+    def list_sources(self, lines: Numbers) -> list[str]:
+        """List who named each."""
+        return ["perf-map"] * len(lines)
 
-    def find_name(self, line: int) -> bytes:
-        """Return the name on a line: any bytes."""
-        return self._names[line]
+    def list_names(self, lines: Numbers) -> list[bytes | None]:
+        """List the names on lines: any bytes."""
+        return [self._names[line] for line in lines.tolist()]
 
     def close(self) -> None:
         """Let go of the file."""
