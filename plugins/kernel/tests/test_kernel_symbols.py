@@ -631,3 +631,37 @@ def test_a_process_of_which_nothing_is_known_any_more_is_unknown() -> None:
         symboliser = Symboliser(AddressSpaces())
         symboliser.follow(process.pid, now())
         assert [one.label for one in name(symboliser, process.pid, 0x1000)] == ["[unknown]"]
+
+
+def test_what_can_be_no_address_has_no_kernel_asked(tmp_path: Path) -> None:
+    """A walk that took something else for a frame finds any number: those between both halves of memory are nobody's.
+
+    Here the kernel's functions cannot be read, and nobody tried.
+    """
+    symboliser = Symboliser(AddressSpaces(), str(tmp_path))
+    strange = (1 << 63, 0x8948555441000000, 0xFFF0F1FFE820247B, 0xFFFF7FFFFFFFFFFF)
+    assert [one.label for one in name(symboliser, 1, *strange)] == ["[unknown]"] * len(strange)
+    assert symboliser.notes == ()
+    assert [one.label for one in name(symboliser, 1, 0xFFFF800000000000)] == ["[kernel]"]
+    assert len(symboliser.notes) == 1
+
+
+def test_processes_that_are_named_together_are_named_as_each_alone(tmp_path: Path) -> None:
+    """Two programs that have other functions at the same addresses, and the kernel, in one call."""
+    programs = []
+    for label in (1, 2):
+        (tmp_path / str(label)).mkdir()
+        programs.append(str(build(tmp_path / str(label), label, "-no-pie")))
+    with telling(programs[0]) as one, telling(programs[1]) as other:
+        symboliser = Symboliser(AddressSpaces())
+        asked = [(teller.process.pid, ip) for teller in (one, other) for ip in teller.places.values()]
+        asked += [(teller.process.pid, 0x1) for teller in (one, other)]
+        pids, ips = np.array([pid for pid, _ in asked], np.int32), np.array([ip for _, ip in asked], np.uint64)
+        for pid in set(pids.tolist()):
+            symboliser.follow(pid, now())
+        times = np.full(len(ips), now(), np.int64)
+        together = symboliser.resolve_all(pids, ips, times)
+        for place, (pid, ip) in enumerate(asked):
+            alone = symboliser.resolve(pid, np.array([ip], np.uint64), times[:1])
+            assert (together.symbol[place], together.offset[place]) == (alone.symbol[0], alone.offset[0])
+        assert len({symboliser.symbols[number].path for number in together.symbol.tolist()}) > 2

@@ -30,6 +30,8 @@ def compute_addresses(segments: Sequence[Segment], offsets: NDArray[np.uint64]) 
             shift = np.uint64((segment.address - segment.offset) % (1 << 64))
             addresses[held] = offsets[held] + shift
             unknown &= ~held
+            if not unknown.any():
+                return addresses
     return addresses
 
 

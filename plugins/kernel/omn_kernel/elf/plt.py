@@ -7,7 +7,6 @@ whatever order the linker laid them out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omn_kernel.distinct import are_among
-from omn_kernel.elf.image import EM_386, EM_X86_64, SHT_REL, SHT_RELA, Image, Section, read_name
+from omn_kernel.elf.image import EM_386, EM_X86_64, SHT_REL, SHT_RELA, Image, Section
 from omn_kernel.elf.tables import SymbolTable, read_dynamic_symbols
 
 _SECTIONS = (b".plt", b".plt.sec", b".plt.got", b".iplt")
@@ -24,32 +23,46 @@ _MOST_ENTRIES = 1 << 18
 _ENDBR, _BND = np.array([0xFA1E0FF3, 0xFB1E0FF3], np.uint32), 0xF2
 _JUMP_BYTES = 6
 _ADDEND_ONLY = {EM_X86_64: 37, EM_386: 42}  # R_X86_64_IRELATIVE, R_386_IRELATIVE
-_NAMED = np.array([6, 7])  # GLOB_DAT and JUMP_SLOT, the same numbers on both
+_GLOB_DAT, _JUMP_SLOT = 6, 7  # the same numbers on both
 
 
-@attrs.frozen
-class Entry:
-    """One entry: where it stands, its size, and the function it calls, spelt as binutils does (`malloc@plt`)."""
-
-    address: int
-    size: int
-    name: bytes
+CALLS = b"@plt"
+"""What binutils writes behind the name of the function that an entry calls."""
 
 
-def read_entries(image: Image) -> list[Entry]:
+@attrs.frozen(eq=False)
+class Entries:
+    """Entries in columns: where each stands, its size, and where in `strings` the name of what it calls is."""
+
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    name: NDArray[np.int64]
+    strings: bytes
+
+
+@attrs.frozen(eq=False)
+class _Slots:
+    """Slots of the global offset table, in the order of their addresses, and where in `strings` each one's name is."""
+
+    address: NDArray[np.uint64]
+    name: NDArray[np.int64]
+    strings: bytes
+
+
+def read_entries(image: Image) -> Entries:
     """Read every entry whose slot a relocation names; none on other machines. Raises ElfError as reading does."""
     sections = [one for name in _SECTIONS if (one := image.find_section(name)) is not None and one.size]
     if image.machine not in _ADDEND_ONLY or not sections:
-        return []
+        return Entries(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64), b"")
     base = _find_table(image)
     jumps = [_list_jumps(image, section, base) for section in sections]
-    names = _read_names(image, np.concatenate([one.slots for one in jumps]))
-    return [
-        Entry(address, one.size, names[slot] + b"@plt")
-        for one in jumps
-        for address, slot in zip(one.addresses.tolist(), one.slots.tolist(), strict=True)
-        if slot in names
-    ]
+    address, slot = (np.concatenate([getattr(one, field) for one in jumps]) for field in ("addresses", "slots"))
+    size = np.concatenate([np.full(len(one.slots), one.size, np.uint64) for one in jumps])
+    named = _read_names(image, slot)
+    at = np.searchsorted(named.address, slot)
+    held = at < len(named.address)
+    held[held] = named.address[at[held]] == slot[held]
+    return Entries(address[held], size[held], named.name[at[held]], named.strings)
 
 
 def _find_table(image: Image) -> int:
@@ -92,20 +105,31 @@ def _list_jumps(image: Image, section: Section, base: int) -> _Jumps:
     return _Jumps(size, addresses[is_jump], slots[is_jump])
 
 
-def _read_names(image: Image, slots: NDArray[np.uint64]) -> dict[int, bytes]:
+def _read_names(image: Image, slots: NDArray[np.uint64]) -> _Slots:
     """Return the name that each of some slots is given: a symbol's, or the address of the function that chooses."""
     symbols = read_dynamic_symbols(image)
-    names: dict[int, bytes] = {}
-    for name in _RELOCATIONS:
-        section = image.find_section(name)
-        if section is not None and section.kind in (SHT_RELA, SHT_REL):
-            names.update(_iter_names(image, section, symbols, slots))
-    return names
+    strings = b"" if symbols is None else symbols.strings
+    relocations = [
+        _read_relocations(image, section, slots)
+        for name in _RELOCATIONS
+        if (section := image.find_section(name)) is not None and section.kind in (SHT_RELA, SHT_REL)
+    ]
+    if not relocations:
+        return _Slots(np.empty(0, np.uint64), np.empty(0, np.int64), strings)
+    slot, number, chooses, addend = (np.concatenate(column) for column in zip(*relocations, strict=True))
+    name = _find_name_places(symbols, number)
+    made = [b"*ABS*+0x%x" % one for one in addend[chooses].tolist()]
+    lengths = np.array([len(one) + 1 for one in made], np.int64)
+    name[chooses] = len(strings) + 1 + np.cumsum(lengths) - lengths
+    named = np.flatnonzero(name >= 0)
+    # Of several that name one slot the loader takes the last.
+    last = named[np.lexsort((named, slot[named]))]
+    last = last[np.append(slot[last][1:] != slot[last][:-1], True)] if len(last) else last
+    return _Slots(slot[last], name[last], b"\0".join([strings, *made, b""]) if made else strings)
 
 
-def _iter_names(
-    image: Image, section: Section, symbols: SymbolTable | None, slots: NDArray[np.uint64]
-) -> Iterator[tuple[int, bytes]]:
+def _read_relocations(image: Image, section: Section, slots: NDArray[np.uint64]) -> tuple[NDArray[Any], ...]:
+    """Read which of some slots a section fills: each, the number of its symbol, or whether and by what it is chosen."""
     word = 8 if image.is_64 else 4
     fields = ("offset", "info", "addend")[: 3 if section.kind == SHT_RELA else 2]
     layout = np.dtype([(field, f"{image.order}u{word}") for field in fields])
@@ -115,23 +139,21 @@ def _iter_names(
     number = records["info"] >> shift
     kind = records["info"] & mask
     chooses = (kind == _ADDEND_ONLY[image.machine]) & (section.kind == SHT_RELA)
-    kept = ((number > 0) & are_among(kind, _NAMED)) | chooses
-    chosen = np.flatnonzero(kept)
-    chosen = chosen[are_among(records["offset"][chosen].astype(np.uint64), slots)][:_MOST_ENTRIES]
-    places = _find_name_places(symbols, number[chosen])
-    addends = records["addend"][chosen] if section.kind == SHT_RELA else number[chosen]
-    columns = (records["offset"][chosen], chooses[chosen], addends, places)
-    for slot, is_chosen, addend, place in zip(*(column.tolist() for column in columns), strict=True):
-        if is_chosen:
-            yield slot, b"*ABS*+0x%x" % addend
-        elif symbols is not None and place >= 0 and (name := read_name(symbols.strings, place)):
-            yield slot, name
+    chosen = np.flatnonzero(((number > 0) & ((kind == _GLOB_DAT) | (kind == _JUMP_SLOT))) | chooses)
+    slot = records["offset"][chosen].astype(np.uint64)
+    is_asked = are_among(slot, slots)
+    chosen, slot = chosen[is_asked][:_MOST_ENTRIES], slot[is_asked][:_MOST_ENTRIES]
+    addend = records["addend" if section.kind == SHT_RELA else "info"][chosen]
+    return slot, number[chosen].astype(np.uint64), chooses[chosen], addend.astype(np.uint64)
 
 
-def _find_name_places(symbols: SymbolTable | None, numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Find where the names of some symbols stand, -1 for one that is none."""
+def _find_name_places(symbols: SymbolTable | None, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Find where the names of some symbols stand, -1 for one that is none or has none."""
     count = 0 if symbols is None else len(symbols.records)
-    if symbols is None or not count:
+    if symbols is None or not count or not symbols.strings:
         return np.full(len(numbers), -1, np.int64)
-    names = symbols.records["name"].astype(np.int64)
-    return np.where(numbers < count, names[np.minimum(numbers, count - 1)], -1)
+    records = np.minimum(numbers, np.uint64(count - 1)).astype(np.int64)
+    places = symbols.records["name"][records].astype(np.int64)
+    last = len(symbols.strings) - 1
+    first = np.frombuffer(symbols.strings, np.uint8)[np.minimum(places, last)]
+    return np.where((numbers < count) & (places <= last) & (first != 0), places, -1)

@@ -45,7 +45,8 @@ def make_stacks(
     """
     firsts, places = find_alike(processes, _find_ages(processes, times_ns, symboliser.spaces), calls)
     walked = calls.take(firsts)
-    symbols = _name(processes[firsts], times_ns[firsts], walked, symboliser)
+    whose = np.repeat(firsts, walked.lengths)
+    symbols = symboliser.resolve_all(processes[whose], walked.sites, times_ns[whose]).symbol
     found, kept = _end_at_no_code(walked, symbols, symboliser)
     frames = _intern_frames(symbols[kept], found.is_recovered, symboliser, stacks)
     numbers = [
@@ -63,19 +64,6 @@ def _find_ages(
         chosen = np.flatnonzero(processes == pid)
         ages[chosen] = spaces.find_ages(pid, times_ns[chosen])
     return ages
-
-
-def _name(
-    processes: npt.NDArray[np.int32], times_ns: npt.NDArray[np.int64], calls: CallStacks, symboliser: Symboliser
-) -> npt.NDArray[np.int64]:
-    """Return the symbol of each frame, as a number in the symboliser's."""
-    pids = np.repeat(processes, calls.lengths)
-    times = np.repeat(times_ns, calls.lengths)
-    symbols = np.full(len(calls.sites), -1, np.int64)
-    for pid in list_distinct(pids):
-        chosen = np.flatnonzero(pids == pid)
-        symbols[chosen] = symboliser.resolve(pid, calls.sites[chosen], times[chosen]).symbol
-    return symbols
 
 
 def _end_at_no_code(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omn_kernel.elf.image import SHF_EXECINSTR, Image
-from omn_kernel.elf.plt import Entry
+from omn_kernel.elf.plt import CALLS, Entries
 from omn_kernel.elf.tables import (
     SHN_LORESERVE,
     SHN_UNDEF,
@@ -70,12 +70,16 @@ def _find_section_ends(image: Image) -> Addresses:
     return ends
 
 
-def make_entries(entries: list[Entry], source: str) -> Candidates:
+def make_entries(entries: Entries, source: str) -> Candidates:
     """Make candidates of the procedure linkage table's entries."""
-    strings = b"\0".join(entry.name for entry in entries) + b"\0"
-    lengths = np.array([len(entry.name) + 1 for entry in entries], np.int64)
-    start = np.array([entry.address for entry in entries], np.uint64)
-    size = np.array([entry.size for entry in entries], np.uint64)
-    name = (np.cumsum(lengths) - lengths).astype(np.uint32)
-    sized = np.ones(len(entries), bool)
-    return Candidates(source, strings, start, add_sizes(start, size), sized, np.zeros(len(entries), np.uint8), name)
+    count = len(entries.address)
+    return Candidates(
+        source,
+        entries.strings,
+        entries.address,
+        add_sizes(entries.address, entries.size),
+        np.ones(count, bool),
+        np.zeros(count, np.uint8),
+        entries.name.astype(np.uint32),
+        CALLS,
+    )

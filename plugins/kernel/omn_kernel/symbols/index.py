@@ -25,7 +25,7 @@ _END = np.iinfo(np.uint64).max
 
 @attrs.frozen(eq=False)
 class Candidates:
-    """Symbols of one source, in columns: `name` is an offset into `strings`.
+    """Symbols of one source, in columns: `name` is an offset into `strings`, and `tail` stands behind every name.
 
     `end` is where a symbol with a size ends, and how far one without may reach: its section's end. `preference` orders
     symbols at one address, the smallest first.
@@ -38,11 +38,12 @@ class Candidates:
     is_sized: NDArray[np.bool_]
     preference: NDArray[np.uint8]
     name: NDArray[np.uint32]
+    tail: bytes = b""
 
     def take(self, chosen: NDArray[np.generic]) -> Candidates:
         """Return some of them."""
-        columns = (self.start, self.end, self.is_sized, self.preference, self.name)
-        return Candidates(self.source, self.strings, *(column[chosen] for column in columns))
+        columns = ("start", "end", "is_sized", "preference", "name")
+        return attrs.evolve(self, **{column: getattr(self, column)[chosen] for column in columns})
 
 
 @attrs.frozen(eq=False)
@@ -64,7 +65,7 @@ class SymbolIndex:
 
     def __init__(self, candidates: list[Candidates]) -> None:
         self._sources = tuple(one.source for one in candidates)
-        self._strings = tuple(one.strings for one in candidates)
+        self._strings = tuple((one.strings, one.tail) for one in candidates)
         self._names_bytes = 0
         columns = _choose(_join(candidates))
         self._symbol_start, self._name = columns.start, columns.name
@@ -95,14 +96,14 @@ class SymbolIndex:
         """List functions' names as the linker spelt them, None for one that is longer than any compiler makes."""
         names: list[bytes | None] = []
         for source, at in zip(self._source[symbols].tolist(), self._name[symbols].tolist(), strict=True):
-            strings = self._strings[source]
+            strings, tail = self._strings[source]
             end = strings.find(b"\0", at, at + MOST_NAME_BYTES + 1)
             if end < 0:
                 end = len(strings)
             self._names_bytes += end - at
             # Names may share their ends, so that a small table can hold many long ones.
             is_shown = end - at <= MOST_NAME_BYTES and self._names_bytes <= _MOST_NAMES_BYTES
-            names.append(strings[at:end] if is_shown else None)
+            names.append(strings[at:end] + tail if is_shown else None)
         return names
 
 
@@ -117,6 +118,7 @@ def choose_functions(candidates: Candidates) -> Candidates:
         columns.is_sized,
         (columns.rank >> np.uint16(8)).astype(np.uint8),
         columns.name,
+        candidates.tail,
     )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
+from omn_kernel.distinct import list_distinct
 from omn_kernel.polled import place
 from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.frames import ANONYMOUS, Frames, Symbol
@@ -20,7 +23,12 @@ from omn_kernel.symbols.naming import Namer
 from omn_kernel.symbols.perf_map import PerfMap, find_map
 from omn_kernel.symbols.spaces import AddressSpaces, Space
 
-_KERNEL_FROM = np.uint64(1 << 63)
+_PROGRAM_UNTIL, _KERNEL_FROM = np.uint64(1 << 63), np.uint64(0xFFFF8 << 44)
+"""Between the two there is no code: what is there was read where a frame was taken to be, and is no address. The kernel
+has its own, its modules' and what it makes as it runs in the last 128 TiB, whatever its page tables reach
+(Documentation/arch/x86/x86_64/mm.rst and arch/arm64/memory.rst)."""
+
+_Part = tuple[Numbers, Addresses]
 
 
 class Symboliser:
@@ -83,16 +91,26 @@ class Symboliser:
 
     def resolve(self, pid: int, ips: Addresses, ts_ns: Numbers) -> Frames:
         """Name addresses of one process, each as it was mapped at its time. Many in one call is what makes it fast."""
+        return self.resolve_all(np.full(len(ips), pid, np.int64), ips, ts_ns)
+
+    def resolve_all(self, pids: npt.NDArray[np.integer[Any]], ips: Addresses, ts_ns: Numbers) -> Frames:
+        """Name addresses of many processes: what they have mapped in common is asked once for all of them."""
         frames = Frames(np.full(len(ips), -1, np.int64), np.zeros(len(ips), np.uint64))
+        nowhere = np.flatnonzero((ips >= _PROGRAM_UNTIL) & (ips < _KERNEL_FROM))
+        asked: dict[Namer, list[_Part]] = {self._unknown: [(nowhere, ips[nowhere])]}
         in_kernel = ips >= _KERNEL_FROM
         if in_kernel.any():
-            self._answer(frames, np.flatnonzero(in_kernel), ips, self._namers.get_kernel())
-        for space, chosen in self._iter_spaces(pid, np.flatnonzero(~in_kernel), ts_ns):
-            is_living = self._is_living(space, ts_ns[chosen])
-            numbers = self._find_mappings(space, ips[chosen], ts_ns[chosen], is_living)
-            for number, places in _iter_groups(numbers):
-                mapping = space.mappings[number] if number >= 0 else None
-                self._answer_mapped(frames, chosen[places], ips, mapping, space, is_living)
+            asked[self._namers.get_kernel()] = [(np.flatnonzero(in_kernel), ips[in_kernel])]
+        in_program = np.flatnonzero(ips < _PROGRAM_UNTIL)
+        for pid in list_distinct(pids[in_program]):
+            chosen = in_program[pids[in_program] == pid]
+            for namer, part in self._iter_parts(pid, chosen, ips, ts_ns):
+                asked.setdefault(namer, []).append(part)
+        for namer, parts in asked.items():
+            places, addresses = (np.concatenate(column) for column in zip(*parts, strict=True))
+            unique, inverse = np.unique(addresses, return_inverse=True)
+            symbol, offset = namer.name(unique, self.symbols)
+            frames.symbol[places], frames.offset[places] = symbol[inverse], offset[inverse]
         return frames
 
     def find_waits(self, chains: Addresses) -> Numbers:
@@ -122,29 +140,24 @@ class Symboliser:
             for mappings, places in iter_layouts(space, ts_ns[chosen]):
                 yield Memory(mappings, is_living, chosen[places])
 
-    def _answer_mapped(
-        self,
-        frames: Frames,
-        chosen: Numbers,
-        ips: Addresses,
-        mapping: Mapping | None,
-        space: Space,
-        is_living: bool,
-    ) -> None:
-        if mapping is None:
-            self._answer(frames, chosen, ips, self._unknown)
-        elif mapping.is_anonymous:
-            self._answer(frames, chosen, ips, self._get_anonymous(space))
-        else:
-            mapped = self._namers.get(mapping, space.pid, is_living)
-            addresses = np.zeros(len(ips), np.uint64)
-            addresses[chosen] = mapped.compute_addresses(mapping, ips[chosen])
-            self._answer(frames, chosen, addresses, mapped.namer)
+    def _iter_parts(self, pid: int, chosen: Numbers, ips: Addresses, ts_ns: Numbers) -> Iterator[tuple[Namer, _Part]]:
+        """Yield who names which addresses of a process: where they stand in `ips`, and what that one knows them by."""
+        for space, places in self._iter_spaces(pid, chosen, ts_ns):
+            is_living = self._is_living(space, ts_ns[places])
+            numbers = self._find_mappings(space, ips[places], ts_ns[places], is_living)
+            for number, held in _iter_groups(numbers):
+                mapping = space.mappings[number] if number >= 0 else None
+                yield self._place(mapping, space, is_living, places[held], ips[places[held]])
 
-    def _answer(self, frames: Frames, chosen: Numbers, addresses: Addresses, namer: Namer) -> None:
-        unique, inverse = np.unique(addresses[chosen], return_inverse=True)
-        symbol, offset = namer.name(unique, self.symbols)
-        frames.symbol[chosen], frames.offset[chosen] = symbol[inverse], offset[inverse]
+    def _place(
+        self, mapping: Mapping | None, space: Space, is_living: bool, places: Numbers, ips: Addresses
+    ) -> tuple[Namer, _Part]:
+        if mapping is None:
+            return self._unknown, (places, ips)
+        if mapping.is_anonymous:
+            return self._get_anonymous(space), (places, ips)
+        mapped = self._namers.get(mapping, space.pid, is_living)
+        return mapped.namer, (places, mapped.compute_addresses(mapping, ips))
 
     def _iter_spaces(self, pid: int, chosen: Numbers, ts_ns: Numbers) -> Iterator[tuple[Space, Numbers]]:
         """Yield the spaces that a process had when samples were taken, and which samples."""
