@@ -76,15 +76,12 @@ def test_waits_that_time_out_are_told_by_their_end(drive: Drive, workload: Start
     assert all(row["wait_ns"] >= 5_000_000 for row in waits)
 
 
-MARKED = make_workload(
-    "collect, where the interpreter marks its collections, and call",
+PASSES = make_workload(
+    "call a function of the library",
     """
-import ctypes, gc
-gc.disable()
+import ctypes
 library = ctypes.CDLL(None)
 step("ready")
-for _ in range(6):
-    gc.collect()
 for _ in range(8):
     library.getppid()
 step("done")
@@ -93,15 +90,15 @@ step("done")
 
 
 @pytest.mark.spec("KRN-3", "RTM-1")
-@pytest.mark.parametrize("backend", ["bpf:uprobe", "bpf:uprobe_multi", "bpf:usdt"])
-def test_places_are_passed_that_a_program_marks_or_enters(
+@pytest.mark.parametrize("backend", ["bpf:uprobe", "bpf:uprobe_multi"])
+def test_places_are_passed_that_a_program_enters(
     registry: Registry, catalog: Catalog, workload: Start, backend: str
 ) -> None:
-    """Debian's interpreter marks the begin and the end of a collection, and does so while it is told that one looks."""
-    asked = {"mode": "trace", "predicate": "function in ('python:gc__start', 'python:gc__done', 'getppid')"}
-    child = workload(MARKED)
+    """Each by the number of its place: of a link by its cookie. A kernel without such links refuses."""
+    child = workload(PASSES)
     child.wait("ready")
     target = bind_processes(child.pid)
+    asked = {"mode": "trace", "predicate": "function in ('getppid', 'getpgid')"}
     resolved = resolve_onto(catalog.entries["runtime.custom"], backend, target.target, **asked)
     collector = registry.load(registry.collectors["runtime.custom", backend].factory)()
     try:
@@ -112,6 +109,4 @@ def test_places_are_passed_that_a_program_marks_or_enters(
     except MachineRefused:
         assert backend == "bpf:uprobe_multi"
         return
-    functions = {} if backend == "bpf:usdt" else {"getppid": 8}
-    passed = Counter(row["function"] for row in driver.rows)
-    assert passed == {"python:gc__start": 6, "python:gc__done": 6, **functions}
+    assert Counter(row["function"] for row in driver.rows) == {"getppid": 8}
