@@ -1,4 +1,4 @@
-"""What a thread waited for a cpu in all its life, by the kernel's own account (struct sched_info)."""
+"""What a thread waited for a cpu in all its life, and when it got its last, by the kernel's account (sched_info)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ def read_queue_time(program: KernelAssembly, target: Register, task: Register) -
         program.compute(R1, "-=", target)
         program.move(target, R1)
     program.read_field(R1, task, "task_struct", "sched_info.run_delay")
+    program.compute(target, "+=", R1)
+
+
+def set_arrival(program: KernelAssembly, target: Register, task: Register) -> None:
+    """Emit what sets a register, which holds the time, to when a task got the cpu that it leaves now.
+
+    Both registers are of R6 to R9. For tasks whose arrival passed no tracepoint: the kernel stamps every one with the
+    queue's clock (`last_arrival`), which a switch has just set.
+    """
+    program.read_field(R1, task, "task_struct", "se.cfs_rq.rq.clock")
+    program.compute(target, "-=", R1)
+    program.read_field(R1, task, "task_struct", "sched_info.last_arrival")
     program.compute(target, "+=", R1)
 
 

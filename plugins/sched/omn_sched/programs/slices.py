@@ -18,11 +18,12 @@ from omn_kernel.bpf.tracing import ABSENT
 from omn_kernel.bpf.transport import Transport
 
 from omn_sched.programs.leaving import read_leaving_state
-from omn_sched.programs.queue_time import read_queue_time, split_gap
+from omn_sched.programs.queue_time import read_queue_time, set_arrival, split_gap
 
 GAPS = ("off_ns", "queue_ns", "wake_to_run_ns")
 FIELDS = [
     ("began_ns", "u8"),
+    ("arrivals", "u8"),
     ("slice_ns", "i8"),
     *((name, "i8") for name in GAPS),
     ("left_ns", "u8"),
@@ -32,10 +33,8 @@ FIELDS = [
     ("is_on", "u4"),
 ]
 """What is kept of a thread: when it got its cpu, 0 for not on one; else when it left, what it had waited then, and when
-it was woken since. `is_on` is set at the end, of those that were found on a cpu."""
-
-_APART_NS = 100_000
-"""How far the beginning that was seen and the kernel's account of it may lie apart, by their clocks."""
+it was woken since. `arrivals` is how often it got a cpu by the kernel's count, for this turn too. `is_on` is set at the
+end, of those that were found on a cpu."""
 
 
 class SlicePrograms:
@@ -78,15 +77,17 @@ class SlicePrograms:
         turn = Record(R8, self._states.state)
         read_clock(program, R0)
         program.set(turn, "ns", R0)
-        self._find_arrival(program, turn)
         program.get(R1, turn, "began_ns")
         program.jump_if(R1, "==", 0, "unseen")
-        program.compute(R1, "+=", _APART_NS)
+        program.read_field(R9, R7, "task_struct", "sched_info.pcount")
+        program.get(R1, turn, "arrivals")
         program.jump_if(R9, "<=", R1, "began")
         # It left and came back since, and no tracepoint was passed.
         self._hidden.emit_count(program)
         program.set(turn, "left_ns", 0)
         program.label("unseen")
+        program.get(R9, turn, "ns")
+        set_arrival(program, R9, R7)
         self._begin_at_arrival(program, turn)
         program.label("began")
         read_leaving_state(program, R9, R6, R7)
@@ -101,15 +102,6 @@ class SlicePrograms:
         self._transport.write(program, turn, R6)
         program.set(turn, "began_ns", 0)
         program.set(turn, "woken_ns", 0)
-
-    def _find_arrival(self, program: KernelAssembly, turn: Record) -> None:
-        """Set R9 to when the task that leaves got its cpu by the kernel's account, which its queue's clock counts."""
-        program.read_field(R9, R7, "task_struct", "se.cfs_rq.rq.clock")
-        program.read_field(R1, R7, "task_struct", "sched_info.last_arrival")
-        program.compute(R9, "-=", R1)
-        program.get(R1, turn, "ns")
-        program.compute(R1, "-=", R9)
-        program.move(R9, R1)
 
     def _begin_at_arrival(self, program: KernelAssembly, turn: Record) -> None:
         """Begin a turn whose beginning passed no tracepoint at R9, but not before the task left.
@@ -133,6 +125,7 @@ class SlicePrograms:
         self._states.look_up(program, R7)
         program.jump_if(R0, "!=", 0, "back")
         self._begin(program, first)
+        self._count_arrivals(program, first, 1)
         self._states.put(program, R7, first)
         program.jump("done")
 
@@ -145,6 +138,7 @@ class SlicePrograms:
         self._set_unknown(program, turn)
         read_clock(program, R0)
         program.set(turn, "began_ns", R0)
+        self._count_arrivals(program, turn, 1)
         program.get(R1, turn, "left_ns")
         with program.when(R1, "!=", 0):
             read_queue_time(program, R9, R7)
@@ -183,6 +177,15 @@ class SlicePrograms:
         program.set(turn, "began_ns", R0)
         self._fields.write(program, turn, R7)
 
+    def _count_arrivals(self, program: KernelAssembly, turn: Record, more: int) -> None:
+        """Set how often the task in R7 got a cpu, for this turn too. R9 holds nothing after it.
+
+        The kernel counts after the tracepoint of the switch: `more` is what it has not counted yet.
+        """
+        program.read_field(R9, R7, "task_struct", "sched_info.pcount")
+        program.compute(R9, "+=", more)
+        program.set(turn, "arrivals", R9)
+
     def write_running(self, program: KernelAssembly) -> None:
         """Write what begins with the task that runs, unless its turn is known already."""
         turn = program.reserve(self._states.state)
@@ -191,6 +194,7 @@ class SlicePrograms:
         self._states.look_up(program, R7)
         program.jump_if(R0, "!=", 0, "done")
         self._begin(program, turn)
+        self._count_arrivals(program, turn, 0)
         self._states.put(program, R7, turn)
         program.label("done")
         program.leave(0)
