@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from compiled import compile_c
@@ -17,9 +20,13 @@ from moments import READ_MOMENT
 from omn_kernel.btf.kernel import PATH, read_kernel_btf
 from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.task import parse_stat
+from omn_sched.blocks import Blocks
 from omn_sched.off_cpu_times import end_at, name_state
 
+from omn_core.api import EmitSpec
+from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
+from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 
 # Sleeps 40 times for five milliseconds below two calls, by the system call itself: what is walked by frame pointers
 # would miss the caller of a library's function that sets none up.
@@ -188,6 +195,29 @@ def test_a_thread_that_is_made_to_give_way_waits_for_a_cpu_all_the_time(omn: Com
     assert len(rows) > 100
     assert any(row["queued_ns"] > 0 for row in rows)
     assert {row["off_ns"] for row in rows} == {0}
+
+
+def test_a_block_whose_end_passed_no_tracepoint_ends_where_the_kernel_says(catalog: Catalog) -> None:
+    """When its thread leaves again: at its last arrival by the kernel's account. One that never was is no block."""
+    thread = threading.get_native_id()
+    target = bind_processes(os.getpid())
+    entry = catalog.entries["sched.offcpu"]
+    resolved = resolve_onto(entry, "bpf:raw_tp", target.target, mode="trace", keys=("task",))
+    collector = Blocks()
+    with Driver(collector, attrs.evolve(resolved, emits=(EmitSpec("raw"),)), target) as driver:
+        left_ns = time.monotonic_ns()
+        time.sleep(0.001)
+        ahead_ns = time.monotonic_ns() + 60_000_000_000
+        for began_ns in (left_ns, ahead_ns):
+            row = np.zeros((), collector.record)
+            row["left_ns"], row["state"] = began_ns, 1
+            collector.get_spans().update((thread,), row)
+            time.sleep(0.001)
+        driver.sample()
+        until_ns = time.monotonic_ns()
+    ended = {row["ts_ns"] - row["off_ns"] - row["queued_ns"]: row["ts_ns"] for row in driver.rows}
+    assert left_ns + 1_000_000 <= ended[left_ns] <= until_ns
+    assert ahead_ns not in ended
 
 
 @pytest.mark.spec("REQ-10")

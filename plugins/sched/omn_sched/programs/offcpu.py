@@ -18,7 +18,7 @@ from omn_kernel.bpf.transport import Transport
 
 from omn_sched.programs.entry import SchedulerEntry
 from omn_sched.programs.leaving import DEAD, read_leaving_state
-from omn_sched.programs.queue_time import read_queue_time, split_gap
+from omn_sched.programs.queue_time import read_queue_time, set_arrival, split_gap
 
 FIELDS = [("left_ns", "u8"), ("off_ns", "i8"), ("queued_ns", "i8"), ("waited_ns", "u8"), ("state", "u4")]
 """What is kept of a thread that is off the cpu: `left_ns` is when it left, 0 for not off it."""
@@ -58,6 +58,7 @@ class OffCpuProgram:
     def _write_leaving(self, program: KernelAssembly) -> None:
         program.read_argument(R7, R6, 1)
         self._tasks.filter.keep(program, R7, "arriving")
+        self._end_unseen(program)
         read_leaving_state(program, R9, R6, R7)
         program.jump_if(R9, "&", DEAD, "arriving")
         left = program.reserve(self._states.state)
@@ -85,11 +86,35 @@ class OffCpuProgram:
         left = Record(R8, self._states.state)
         program.get(R1, left, "left_ns")
         program.jump_if(R1, "==", 0, "done")
+        read_clock(program, R0)
+        program.set(left, "ns", R0)
+        self._end(program, left)
+
+    def _end_unseen(self, program: KernelAssembly) -> None:
+        """End the block of the task that leaves, in R7, where it came back and passed no tracepoint.
+
+        One that was found asleep and had come back before that was written down was no block.
+        """
+        self._states.look_up(program, R7)
+        program.jump_if(R0, "==", 0, "ended")
+        program.move(R8, R0)
+        left = Record(R8, self._states.state)
+        program.get(R1, left, "left_ns")
+        program.jump_if(R1, "==", 0, "ended")
+        read_clock(program, R9)
+        set_arrival(program, R9, R7)
+        program.get(R1, left, "left_ns")
+        program.jump_if(R9, "<", R1, "ended")
+        program.set(left, "ns", R9)
+        self._end(program, left)
+        program.label("ended")
+
+    def _end(self, program: KernelAssembly, left: Record) -> None:
+        """Hand over the block in R8 of the task in R7, whose end is set."""
         read_queue_time(program, R9, R7)
         program.get(R1, left, "waited_ns")
         program.compute(R9, "-=", R1)
-        read_clock(program, R0)
-        program.set(left, "ns", R0)
+        program.get(R0, left, "ns")
         program.get(R1, left, "left_ns")
         program.compute(R0, "-=", R1)
         program.get(R1, left, "state")
