@@ -1,7 +1,7 @@
 """Which plugins are installed, what each hands over, and what keeps one from doing so.
 
-stevedore finds and loads the entry points, pluggy checks and keeps them, and every hook is called one plugin at a
-time in a guard of its own. A plugin that fails is a record with a reason; the others go on.
+stevedore finds the entry points, pluggy checks and keeps what they name, and each module is imported, and each hook
+called, in a guard of its own. A plugin that fails is a record with a reason; the others go on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import Distribution, EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ import pluggy
 
 from omn_core import __version__, hookspecs
 from omn_core.errors import PLUGIN_FAULTS
+from omn_core.installed import find_declared
 from omn_core.model.rows import (
     CollectorRow,
     CommandRow,
@@ -96,11 +96,7 @@ class Registry:
 
     def load(self, reference: str) -> Any:
         """Import what a row names (`module:object`). Raises ImportError or AttributeError as Python does."""
-        module, _, name = reference.partition(":")
-        loaded: Any = importlib.import_module(module)
-        for part in filter(None, name.split(".")):
-            loaded = getattr(loaded, part)
-        return loaded
+        return load_reference(reference)
 
     def versions(self) -> dict[str, str]:
         """Every loaded distribution with its version, sorted by name."""
@@ -135,72 +131,35 @@ def discover(shipped: Iterable[str] | None = None) -> Registry:
 
 
 def _load_records() -> list[PluginRecord]:
-    distributions = {(entry.name, entry.value): entry.dist for entry in entry_points(group=hookspecs.GROUP)}
     disabled = set(filter(None, os.environ.get("OMN_DISABLE_PLUGINS", "").split(",")))
-    records: dict[tuple[str, str], PluginRecord] = {}
-
-    def record_of(entry: EntryPoint) -> PluginRecord:
-        dist = distributions.get((entry.name, entry.value))
-        return PluginRecord(entry.name, *((None, None) if dist is None else _read_name_and_version(dist)))
-
-    def note_failure(_manager: Any, entry: EntryPoint, error: BaseException) -> None:
-        record = records[entry.name, entry.value] = record_of(entry)
-        record.fail("failed", f"importing {entry.value} raised {type(error).__name__}: {error}")
-
+    records = []
     with contextlib.redirect_stdout(sys.stderr):  # what a module prints as it is imported is no part of the answer
-        extensions = _make_manager(disabled, note_failure).extensions
-    for extension in extensions:
-        record = records[extension.name, extension.entry_point.value] = record_of(extension.entry_point)
-        record.module = extension.plugin
-        _check_contract(record)
-    for name, value in distributions:
-        if name in disabled:
-            records[name, value] = record = record_of(EntryPoint(name, value, hookspecs.GROUP))
-            record.fail("disabled", "named in OMN_DISABLE_PLUGINS")
-    return sorted(records.values(), key=lambda record: (record.name, record.distribution or ""))
+        for declared in find_declared(hookspecs.GROUP):
+            record = PluginRecord(declared.name, declared.distribution, declared.version)
+            records.append(record)
+            if record.name in disabled:
+                record.fail("disabled", "named in OMN_DISABLE_PLUGINS")
+            else:
+                _import_module(record, declared.module)
+    return sorted(records, key=lambda record: (record.name, record.distribution or ""))
 
 
-def _read_name_and_version(distribution: Distribution) -> tuple[str | None, str | None]:
-    """Read what a distribution's metadata begins with, None for what it does not say.
-
-    `Distribution.name` and `.version` parse it whole each, down to the README that ends it, at every start.
-    """
-    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    fields = dict(line.partition(": ")[::2] for line in text.partition("\n\n")[0].splitlines())
-    return fields.get("Name"), fields.get("Version")
-
-
-def _make_manager(disabled: set[str], note_failure: Any) -> Any:
-    """Make stevedore's manager, its entry-point cache kept inside omn's own folder or nowhere."""
-    from omn_core.cache import find_cache_folder
-
-    folder = find_cache_folder()
-    previous = os.environ.get("XDG_CACHE_HOME")
-    # stevedore reads this variable once, when it is imported; a file in place of a folder keeps it from writing.
-    os.environ["XDG_CACHE_HOME"] = os.fspath(folder) if folder is not None else os.devnull
+def _import_module(record: PluginRecord, name: str) -> None:
     try:
-        from stevedore.extension import ExtensionManager
-    finally:
-        if previous is None:
-            del os.environ["XDG_CACHE_HOME"]
-        else:
-            os.environ["XDG_CACHE_HOME"] = previous
+        record.module = load_reference(name)
+    except PLUGIN_FAULTS as error:  # a guarded plugin call: loading a plugin runs its code
+        record.fail("failed", f"importing {name} raised {type(error).__name__}: {error}")
+    else:
+        _check_contract(record)
 
-    class Manager(ExtensionManager[ModuleType]):
-        """An extension manager of one session: nothing shared, and no plugin's exit or assertion ends it."""
 
-        ENTRY_POINT_CACHE = {}  # noqa: RUF012  # stevedore's own name; one dict a session instead of one a process
-
-        def list_entry_points(self) -> list[EntryPoint]:
-            return [entry for entry in super().list_entry_points() if entry.name not in disabled]
-
-        def _load_one_plugin(self, ep: EntryPoint, *arguments: Any) -> Any:
-            try:
-                return super()._load_one_plugin(ep, *arguments)
-            except (AssertionError, SystemExit) as error:
-                raise ImportError(f"{type(error).__name__}: {error}") from error
-
-    return Manager(hookspecs.GROUP, on_load_failure_callback=note_failure)
+def load_reference(reference: str) -> Any:
+    """Import what a row or an entry point names (`module:object`). Raises ImportError or AttributeError."""
+    module, _, name = reference.partition(":")
+    loaded: Any = importlib.import_module(module)
+    for part in filter(None, name.split(".")):
+        loaded = getattr(loaded, part)
+    return loaded
 
 
 def _check_contract(record: PluginRecord) -> None:

@@ -21,7 +21,7 @@ BROAD_EXCEPTS = {
     "omn_core/cli/trace.py": 1,  # a plugin's encoder, called in its guard
     "omn_core/emit/answer.py": 2,  # a plugin's emit, called in its guard: imported, asked
     "omn_core/format/text_numbers.py": 1,  # a plugin's emit, asked to render
-    "omn_core/plugins.py": 1,  # a plugin's hook, called in its guard
+    "omn_core/plugins.py": 2,  # a plugin's hook, called in its guard
     "omn_core/resolve/probes.py": 1,  # a plugin's probe, called in its guard
     "omn_core/resolve/targets.py": 1,  # a plugin's binder, called in its guard
     "omn_core/resolve/walks.py": 1,  # a plugin's walk of stacks, asked in its guard

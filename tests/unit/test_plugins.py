@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -252,6 +253,39 @@ def test_the_cache_is_private(tmp_path: Path) -> None:
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     found = list((tmp_path / "cache").glob("catalog.*.json"))
     assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
+
+
+DECLARED = """
+import json, sys
+from omn_core.installed import find_declared
+names = [one.name for one in find_declared("omn.plugins")]
+print(json.dumps([names, bool({"stevedore", "importlib.metadata"} & set(sys.modules))]))
+"""
+
+
+def find_anew(folder: Path) -> tuple[set[str], bool]:
+    """Return which plugins a process of its own finds, and whether it looked for them."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    ran = subprocess.run([sys.executable, "-c", DECLARED], env=environment, capture_output=True, check=True)
+    names, has_looked = json.loads(ran.stdout)
+    return set(names), has_looked
+
+
+def test_what_is_installed_is_found_again_when_it_changes(laboratory: Any, tmp_path: Path) -> None:
+    """What was found is kept until a distribution comes, changes in place or goes; a spoiled file is passed over."""
+    others, _ = find_anew(laboratory.folder)
+    assert find_anew(laboratory.folder) == (others, False)
+    laboratory.install_lab("")
+    assert find_anew(laboratory.folder) == ({*others, "lab"}, True)
+    metadata = laboratory.folder / "omn_lab-1.0.dist-info"
+    (metadata / "entry_points.txt").write_text("[omn.plugins]\nlaboratory = omn_lab.plugin\n")
+    assert find_anew(laboratory.folder) == ({*others, "laboratory"}, True)
+    for path in (tmp_path / "cache").glob("plugins-*.json"):
+        path.write_text('[["lab"]]')
+    assert find_anew(laboratory.folder) == ({*others, "laboratory"}, True)
+    assert find_anew(laboratory.folder) == ({*others, "laboratory"}, False)
+    shutil.rmtree(metadata)
+    assert find_anew(laboratory.folder) == (others, True)
 
 
 def test_the_version_is_one() -> None:
