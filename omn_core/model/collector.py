@@ -84,7 +84,8 @@ class TargetGone(Exception):
 class Collector(Protocol):
     """One mechanism answering one request. Calls come in this order, each once but `sample`.
 
-    `prepare` -> `attach` -> `sample`, every tick and once more at the close -> `stop` -> the accounts below.
+    `prepare` -> `attach` -> `sample`, every tick and once more at the close -> `stop` -> the accounts below. Where the
+    run launches a program, `change_environment` comes between the first two, of a collector that has it.
     A Refused raised by `prepare` or `attach` refuses the session before the program runs; any other exception there
     fails the run before it began. One raised later ends that request alone: the others run on, every result is
     written, and the run fails then.
@@ -108,6 +109,12 @@ class Collector(Protocol):
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Open and load what needs no target. Called before the program exists."""
+
+    def change_environment(self, environment: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        """Return the variables that the program to be launched gets in place of, or beside, those that it would get.
+
+        Each request's collector is asked in turn, of what those before it left. A Refused is as one of `prepare`.
+        """
 
     def attach(self, target: BoundTarget) -> None:
         """Bind to the target and read baselines. A launched program exists and has not yet executed."""
@@ -156,6 +163,10 @@ class CollectorBase:
         """Keep the request and the context."""
         self.resolved = resolved
         self.context = context
+
+    def change_environment(self, environment: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        """Change nothing of what a program is started with."""
+        return {}
 
     def stop(self) -> Batch:
         """Return nothing: a polled reading is never buffered."""

@@ -103,6 +103,12 @@ class Measurement:
         self._is_prepared = True
         self._begin("prepare", lambda: self.collector.prepare(self.resolved, self.context))
 
+    def change_environment(self, environment: dict[bytes, bytes]) -> None:
+        """Let the collector change what the program is started with. Raises as `prepare` does."""
+        change = getattr(self.collector, "change_environment", None)
+        if change is not None:
+            self._begin("change_environment", lambda: environment.update(change(environment)))
+
     def attach(self, bound: BoundTarget) -> None:
         """Attach the collector. Raises what it refuses with; RunFailed for anything else it raises."""
         self.bound = bound

@@ -26,6 +26,7 @@ from omn_core.run.environment import read_environment
 from omn_core.run.events import Moment
 from omn_core.run.interrupts import Aborted, Interrupts
 from omn_core.run.launcher import LaunchPlan
+from omn_core.run.linux_exec import make_program_environment
 from omn_core.run.loop import Loop
 from omn_core.run.measurement import Measurement, make_measurement
 from omn_core.run.program import Program, start_program
@@ -162,6 +163,9 @@ class _Run:
             yield measurement
 
     def _launch(self, plan: LaunchPlan) -> None:
+        environment = make_program_environment()
+        self._begin(self.measurements, lambda measurement: measurement.change_environment(environment))
+        plan = attrs.evolve(plan, environment=environment)
         self.program = start_program(plan, adopts=self.options.become_subreaper)
         self.announcer.pid = self.program.launched.pid
         for target, bound in self.bound.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -66,6 +66,14 @@ class Diary(CollectorBase):
     def stop(self) -> Batch:
         self._note("stop")
         return Batch.empty()
+
+
+class Lends(Diary):
+    """Adds a letter to a variable of the program's."""
+
+    def change_environment(self, environment: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        self._note("change_environment")
+        return {b"LENT": environment.get(b"LENT", b"") + b"x"}
 
 
 class Interval(Diary):

@@ -184,6 +184,16 @@ def test_the_programs_output_goes_where_it_was_asked_to(tmp_path: Path, monkeypa
     assert (tmp_path / "error").read_text() == "error unset\n"
 
 
+@pytest.mark.spec("RUN-2")
+def test_a_program_is_started_with_what_collectors_make_of_its_environment(tmp_path: Path) -> None:
+    """Each in turn, of what the one before it left, before the program exists; omn's own environment stays."""
+    target = launch("sh", "-c", "echo $LENT")
+    run_all(mine("Lends", target), mine("Lends", target), program_stdout=str(tmp_path / "out"))
+    assert (tmp_path / "out").read_text() == "xx\n"
+    assert [call for _, call, _ in Diary.calls][:5] == ["prepare", "prepare", *["change_environment"] * 2, "attach"]
+    assert "LENT" not in os.environ
+
+
 @pytest.mark.spec("SEC-6")
 def test_a_tree_of_files_in_place_of_the_machine_is_said(tmp_path: Path) -> None:
     """A run under a sysroot is never mistaken for one of this machine."""
