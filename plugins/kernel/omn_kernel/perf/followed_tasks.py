@@ -25,6 +25,8 @@ class FollowedTasks:
         self.names = TaskNames(sysroot)
         self._proc_keys: dict[int, str | None] = {}
         self._late: list[Record] = []
+        self.executed: list[Named] = []
+        """What was executed, in the order of its time."""
 
     def follow(self, pid: int, tid: int, now_ns: int) -> None:
         """Read a task at its first sight: its name and, of its process, who it is and what it has mapped."""
@@ -68,6 +70,7 @@ class FollowedTasks:
                 self.names.note(one.tid, one.comm, one.time_ns)
                 if one.is_exec:
                     self._spaces.note_exec(one.pid, one.time_ns)
+                    self.executed.append(one)
             elif isinstance(one, Started):
                 self.names.note_start(one.parent_tid, one.tid, one.time_ns)
                 self._spaces.note_fork(one.parent_pid, one.pid, one.time_ns)

@@ -1,0 +1,160 @@
+"""The memory that a library inside programs writes to, held against programs that count what they ask for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import compile_c
+from omn_kernel.injected.library import get_library, put_first, refuse_program
+from omn_kernel.injected.memory import EXITING, NO_STACK, InjectedMemory, Part, join_parts, lay_out
+
+from omn_core.api import MachineRefused
+
+RECORD = lay_out("struct omn_heap_record", {"ns": "u8", "bytes": "u8", "addr": "u8", "op": "u4", "stack": "u4"})
+MALLOC, FREE = 1, 9
+SIZE = 12_345
+# More pairs of calls than there is room for the records of, and then a death that nothing can be done about.
+MANY = """
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) {
+    for (int i = 0; i < CALLS; i++) { void *p = malloc(SIZE); __asm__ volatile("" : "+r"(p)); free(p); }
+    kill(getpid(), SIGKILL);
+}
+"""
+# Threads one after another, more of them than there are buffers, each of which asks once and says when it is done.
+THREADS = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *work(void *nothing) { void *p = malloc(SIZE); __asm__ volatile("" : "+r"(p)); return nothing; }
+int main(void) {
+    char byte;
+    while (read(0, &byte, 1) == 1) {
+        for (int i = 0; i < CALLS; i++) {
+            pthread_t thread;
+            if (pthread_create(&thread, 0, work, 0) || pthread_join(thread, 0)) return 1;
+        }
+        if (write(1, &byte, 1) != 1) return 2;
+    }
+    return 0;
+}
+"""
+NOTHING = "int main(void) { return 0; }"
+OWN = "void *malloc(unsigned long size) { return 0; }\nint main(void) { return malloc(1) != 0; }"
+
+
+@pytest.fixture
+def memory() -> Iterator[InjectedMemory]:
+    made = InjectedMemory(1)
+    made.turn(is_on=True)
+    yield made
+    made.close()
+
+
+def start(path: Path, memory: InjectedMemory, **more: Any) -> subprocess.Popen[bytes]:
+    lent = put_first(get_library("omn_heap"), {})
+    environment = {**os.environb, **lent, b"OMN_HEAP_MEMORY": os.fsencode(memory.path)}
+    return subprocess.Popen([path], env=environment, **more)
+
+
+def count(part: Part | None, op: int) -> int:
+    records, _ = join_parts([] if part is None else [part], RECORD)
+    return int(np.count_nonzero((records["op"] == op) & ((op == FREE) | (records["bytes"] == SIZE))))
+
+
+@pytest.mark.spec("RUN-6")
+def test_what_finds_no_room_is_counted_to_the_call(memory: InjectedMemory, tmp_path: Path) -> None:
+    """Of a program that nobody reads and that is killed, what was written is there, and the rest is a number."""
+    calls = 800_000
+    path = compile_c(tmp_path, "many", MANY, "-O1", "-fno-builtin", f"-DCALLS={calls}", f"-DSIZE={SIZE}")
+    with start(path, memory) as program:
+        assert program.wait() == -signal.SIGKILL
+    part = memory.drain()
+    assert part is not None
+    records, owners = join_parts([part], RECORD)
+    assert memory.lost > 0
+    assert len(records) + memory.lost == 2 * calls
+    assert abs(count(part, MALLOC) - count(part, FREE)) <= 1
+    assert set(owners["thread"].tolist()) == {program.pid}
+    assert set(owners["name"].tolist()) == {b"many"}
+    # Whoever called is in the one frame that is kept.
+    stacks = memory.read_stacks()
+    (place,) = set(records["stack"].tolist()) - {NO_STACK}
+    assert stacks.length[place] == 1
+    assert memory.read_processes()["pid"].tolist() == [program.pid]
+    assert memory.drain() is None
+    cost_ns, _ = memory.compute_cost(len(records))
+    assert cost_ns > 0
+
+
+def test_the_memory_of_threads_that_are_gone_is_used_again(memory: InjectedMemory, tmp_path: Path) -> None:
+    """No thread says that it ends: the kernel does. Nothing is lost of more threads than have room at one time."""
+    threads, rounds = 1200, 2
+    path = compile_c(
+        tmp_path, "threads", THREADS, "-O1", "-pthread", "-fno-builtin", f"-DCALLS={threads}", f"-DSIZE={SIZE}"
+    )
+    made = 0
+    with start(path, memory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        for _ in range(rounds):
+            program.stdin.write(b"x")
+            assert program.stdout.read(1) == b"x"
+            made += count(memory.drain(), MALLOC)
+        program.stdin.close()
+    assert program.returncode == 0
+    assert (made, memory.lost) == (rounds * threads, 0)
+    assert memory.read_processes()["state"].tolist() == [1 | EXITING]
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "reason"),
+    [
+        (NOTHING, ("-static",), "is linked statically"),
+        (OWN, ("-fno-builtin",), "has a function malloc of its own"),
+    ],
+)
+def test_a_program_that_would_not_load_the_library_is_refused(
+    tmp_path: Path, source: str, flags: tuple[str, ...], reason: str
+) -> None:
+    """By what stands against it; so is a script that such a program runs. Any other passes."""
+    path = compile_c(tmp_path, "program", source, *flags)
+    script = tmp_path / "script"
+    script.write_text(f"#!{path}\n")
+    script.chmod(0o700)
+    for name in (path, script):
+        with pytest.raises(MachineRefused, match=reason) as refused:
+            refuse_program(str(name), {}, "malloc", "another way")
+        assert refused.value.remedy == "another way"
+    refuse_program(str(compile_c(tmp_path, "other", NOTHING)), {}, "malloc", "")
+    refuse_program("/nowhere", {}, "malloc", "")
+
+
+def test_a_program_of_other_privileges_is_refused(tmp_path: Path) -> None:
+    """Its loader passes over what it is asked to load; of the same user's it does not."""
+    path = compile_c(tmp_path, "program", NOTHING)
+    path.chmod(0o4755)
+    refuse_program(str(path), {}, "malloc", "")
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a program another user's")
+    os.chown(path, 65534, -1)
+    path.chmod(0o4755)
+    with pytest.raises(MachineRefused, match="privileges of its own"):
+        refuse_program(str(path), {}, "malloc", "")
+
+
+def test_a_part_is_cut_to_whole_records() -> None:
+    """The first ones are kept, and of each owner so many as are left of its own."""
+    owners = np.zeros(3, [("process", "u4"), ("thread", "u4"), ("bytes", "u4"), ("name", "S16")])
+    owners["bytes"] = 48, 96, 48
+    kept = Part(np.arange(192, dtype=np.uint8), owners).cut(96)
+    assert (len(kept.content), kept.owners["bytes"].tolist()) == (96, [48, 48, 0])
