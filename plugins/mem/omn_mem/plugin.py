@@ -61,6 +61,7 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("mem.page_alloc", "fs:proc:vmstat", "omn_mem.allocated:MachineAllocations"),
         _trace_stacks("mem.reclaim", "omn_mem.reclaim:Reclaims"),
         _trace_stacks("mem.compaction", "omn_mem.compaction:Compactions"),
+        _trace_stacks("mem.heap.alloc", "omn_mem.preloaded:PreloadedAllocations", "preload"),
         _trace_stacks("mem.heap.alloc", "omn_mem.allocations:AllocationLinks", "bpf:uprobe_multi"),
         _trace_stacks("mem.heap.alloc", "omn_mem.allocations:Allocations", "bpf:uprobe"),
     ]

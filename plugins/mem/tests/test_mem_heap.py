@@ -157,11 +157,15 @@ def find(rows: list[dict[str, Any]], way: str, address: str) -> dict[str, Any]:
 
 
 @pytest.mark.spec("MEM-1")
-def test_every_block_is_there_and_what_is_kept_is_live(omn: Command, tmp_path: Path) -> None:
-    """By who asked: two threads' blocks one by one, all given back; ten that are kept; three that were refused."""
+@pytest.mark.parametrize("backend", ["preload", "bpf:uprobe"])
+def test_every_block_is_there_and_what_is_kept_is_live(omn: Command, tmp_path: Path, backend: str) -> None:
+    """By who asked: two threads' blocks one by one, all given back; ten that are kept; three that were refused.
+
+    By the library and by probes alike.
+    """
     path = compile_c(tmp_path, "threads", THREADS, "-O1", "-pthread", "-fno-builtin", f"-DCALLS={CALLS}")
     asked = ["-m", "trace", "-e", "summary", "-e", "summary@live_bytes", "--keys", "func", "--format", "json"]
-    ran = omn("mem.heap.alloc", *asked, "--", str(path))
+    ran = omn("mem.heap.alloc", "--backend", f"force:{backend}", *asked, "--", str(path))
     assert ran.code == 0, ran.stderr
     assert ran.result["losses"]["dropped"] == 0
     said = {series["key"].get("func"): series["emits"] for series in ran.result["series"]}
@@ -257,6 +261,16 @@ def test_frees_are_matched_to_what_they_free() -> None:
         ],
         layout,
     )
-    lives = compute_lives(records, 30)
+    lives = compute_lives(records, records["ns"], 30)
     assert lives.ended_ns[[0, 1, 3, 4, 5, 8, 9]].tolist() == [12, LIVE, 14, 15, LIVE, REPLACED, 20]
     assert lives.unknown == 1
+
+
+def test_an_address_that_a_move_gave_away_is_anothers() -> None:
+    """From where the move began: what another thread made there meanwhile lives on."""
+    layout = np.dtype([("ns", "u8"), ("process", "i4"), ("op", "u4"), ("addr", "u8"), ("given", "u8"), ("bytes", "u8")])
+    records = np.array(
+        [(10, 1, MALLOC, 0x10, 0, 8), (15, 1, MALLOC, 0x10, 0, 8), (20, 1, REALLOC, 0x20, 0x10, 99)], layout
+    )
+    began_ns = np.array([10, 15, 12], np.uint64)
+    assert compute_lives(records, began_ns, 30).ended_ns.tolist() == [12, LIVE, LIVE]

@@ -1,0 +1,73 @@
+"""mem.heap.alloc by a library that is loaded into the program: its calls of the allocator, recorded where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from omn_kernel.bpf.columns import Columns, keep_where, make_text_column
+from omn_kernel.bpf.identity import PROCESS_FIELDS, make_process_column
+from omn_kernel.injected.collecting import Array, InjectedCollector
+from omn_kernel.injected.memory import lay_out
+
+from omn_core.api import Column, ResolvedRequest, RunContext
+from omn_mem.heap_events import compute_calls
+
+_FIELDS = {"ns": "u8", "began_ns": "u8", "bytes": "u8", "addr": "u8", "given": "u8", "op": "u4", "stack": "u4"}
+
+
+class PreloadedAllocations(InjectedCollector):
+    """An event for each call that was asked for a block: what it made, and whether that is live at the close."""
+
+    library = "omn_heap"
+    variable = b"OMN_HEAP_MEMORY"
+    function = "malloc"
+    remedy = "--backend force:bpf:uprobe, which needs privileges, or mem.faults, which sees the pages that any takes"
+    record = lay_out("struct omn_heap_record", _FIELDS)
+
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Make the memory that the library is to write to."""
+        super().prepare(resolved, context)
+        self._counts: Mapping[str, int] = {}
+
+    def make_columns(self, records: Array, owners: Array, closed_ns: int) -> tuple[Columns, Array]:
+        """Make columns of the calls that were to make a block: what each made, or what it was refused."""
+        whole = np.empty(len(records), np.dtype([*((name, kind) for name, kind in _FIELDS.items()), ("process", "i4")]))
+        for name in _FIELDS:
+            whole[name] = records[name]
+        # The number of a process goes on from one program to the next: what this makes is not what that had made.
+        whole["process"] = owners["process"]
+        made = compute_calls(whole, whole["began_ns"], closed_ns)
+        self._counts = made.counts
+        chosen = np.flatnonzero(made.is_call)
+        keys, attributes = self._make_task_columns(owners[chosen])
+        columns = {**made.make_columns(self.context.names), **attributes}
+        return Columns(keys, columns, stack=self.number_stacks(records[chosen], owners[chosen])), chosen
+
+    def _make_task_columns(self, owners: Array) -> tuple[dict[str, Column], dict[str, Column]]:
+        """Make the keys and attributes of who called that the answer shows; numbers of another pid namespace are none.
+
+        It is what a thread called itself when it took the memory that it writes to.
+        """
+        processes, is_own = self.programs.processes[owners["process"]], self.programs.is_own(owners["process"])
+        identities = np.zeros(len(owners), np.dtype(PROCESS_FIELDS))
+        identities["proc_inode"], identities["proc_number"] = processes["pid_namespace"], processes["pid"]
+        names = self.context.names
+        keys = {
+            "task": keep_where(Column(owners["thread"].astype(np.int64)), is_own),
+            "proc": make_process_column(identities, names),
+            "comm": make_text_column(owners["name"], names),
+        }
+        attributes = {
+            "pid": keep_where(Column(processes["pid"].astype(np.int64)), is_own),
+            "ppid": keep_where(Column(processes["parent"].astype(np.int64)), is_own),
+        }
+        shows = self.resolved.shows
+        return (
+            {name: column for name, column in keys.items() if shows(name)},
+            {name: column for name, column in attributes.items() if shows(name)},
+        )
+
+    def fields(self) -> Mapping[str, int]:
+        """Return how many events there are, what was given back, and what is live at the close."""
+        return {**super().fields(), **self._counts}
