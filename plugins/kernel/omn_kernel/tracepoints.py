@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ import attrs
 
 from omn_core.api import MachineRefused
 from omn_kernel.mounts import find_tracefs
-from omn_kernel.polled import read_file
+from omn_kernel.polled import place, read_file
 
 _FIELD = re.compile(rb"\tfield:([^;]*);\toffset:(\d+);\tsize:(\d+);\tsigned:([01]);")
 _NAME = re.compile(r"(\w+)(?:\[\w*\])?$")
@@ -32,6 +33,12 @@ def parse_format(content: bytes) -> dict[str, RecordField]:
         if name is not None:
             fields[name[1]] = RecordField(int(offset), int(size), signed == b"1")
     return fields
+
+
+def is_described(name: str, sysroot: str = "/") -> bool:
+    """Tell whether tracefs describes a tracepoint's record; of a kernel that has no such tracepoint it does not."""
+    mounted = find_tracefs(sysroot)
+    return mounted is not None and os.path.exists(place(sysroot, f"{mounted}/events/{name}/format"))
 
 
 def read_format(name: str, sysroot: str = "/") -> Mapping[str, RecordField]:

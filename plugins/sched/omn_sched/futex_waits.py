@@ -13,10 +13,11 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import NO_EXIST, Map
 from omn_kernel.bpf.spans import SpanRecords
 from omn_kernel.bpf.task_states import TaskStates
+from omn_kernel.tracepoints import is_described
 
 from omn_core.api import BoundTarget, Column
 from omn_sched.futex_sleepers import find_wait, make_waiter
-from omn_sched.programs.futex import FIELDS, OPERATIONS, WAITING, WAITS, FutexPrograms
+from omn_sched.programs.futex import FIELDS, OPERATIONS, WAITING, WAITS, FutexPrograms, list_calls
 from omn_sched.sleepers import list_tasks
 
 _INTERRUPTED = frozenset({errno.EINTR, *range(512, 517)})
@@ -76,8 +77,11 @@ class FutexWaits(SpanRecords):
             self._unknown,
             self._with_wakes,
         )
-        self.load_tracepoint("sys_exit", written.write_exit)
-        self.load_tracepoint("sys_enter", written.write_enter)
+        # Without types each call has tracepoints of its own, which 32-bit code does not pass.
+        calls = [name for name in list_calls(with_wakes=self._with_wakes) if is_described(f"syscalls/sys_enter_{name}")]
+        for call in calls if self.reads_records else (None,):
+            self.load_event("sys_exit", written.write_exit, call=call)
+            self.load_event("sys_enter", written.write_enter, call=call)
 
     def attach(self, target: BoundTarget) -> None:
         """Attach, and begin with who waits already."""
@@ -126,5 +130,8 @@ class FutexWaits(SpanRecords):
         return Columns(keys, {**made, **attributes}, stack=self.make_stacks(records))
 
     def fields(self) -> Mapping[str, int]:
-        """Return how many events there are, and how many waits ended that began before the window, in no event."""
-        return {**super().fields(), "begun_before": self._begun_before}
+        """Return how many events there are, and how many waits ended that began before the window, in no event.
+
+        No record of a return tells whether it was a wait's, so that these are not known where records are read.
+        """
+        return {**super().fields(), **({} if self.reads_records else {"begun_before": self._begun_before})}

@@ -78,8 +78,8 @@ class LockWaits(SpanRecords):
         written = LockPrograms(
             self.tasks, self.task_fields, self._waits, self.take_stack, self.transport, self._lost, self._unknown
         )
-        self.load_tracepoint("contention_end", written.write_end)
-        self.load_tracepoint("contention_begin", written.write_begin)
+        self.load_event("contention_end", written.write_end)
+        self.load_event("contention_begin", written.write_begin)
 
     def detach(self) -> None:
         """Keep the waits that are on still, and how many ended that were not seen to begin."""

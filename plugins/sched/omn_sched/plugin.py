@@ -31,14 +31,21 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("sched.runqlat", "fs:proc:cpu_schedstat", "omn_sched.machine:CpuWaits"),
         _trace_stacks("sched.offcpu", "omn_sched.blocks:Blocks"),
         _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits"),
+        _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits", "bpf:tp"),
         _trace_stacks("sched.lock", "omn_sched.lock_waits:LockWaits"),
+        _trace_stacks("sched.lock", "omn_sched.lock_waits:LockWaits", "bpf:tp"),
         _trace("sched.wakeup", "Wakeups"),
+        _trace("sched.wakeup", "Wakeups", "bpf:tp"),
         _trace_stacks("sched.mutex", "omn_sched.mutexes:MutexLinks", "bpf:uprobe_multi"),
         _trace_stacks("sched.mutex", "omn_sched.mutexes:Mutexes", "bpf:uprobe"),
         CollectorRow("sched.slices", "bpf:raw_tp", "omn_sched.slices:Slices", several_processes=True),
+        CollectorRow("sched.slices", "bpf:tp", "omn_sched.slices:Slices", several_processes=True),
         _trace("sched.migrations", "Migrations"),
+        _trace("sched.migrations", "Migrations", "bpf:tp"),
         _trace("sched.irq", "Interrupts"),
+        _trace("sched.irq", "Interrupts", "bpf:tp"),
         _trace("sched.softirq", "SoftInterrupts"),
+        _trace("sched.softirq", "SoftInterrupts", "bpf:tp"),
         CollectorRow("sched.runqlen", "bpf:perf_event", "omn_sched.run_queues:QueueLengths"),
         CollectorRow("sched.runqlen", "fs:proc:stat", "omn_sched.machine:RunQueues"),
         CollectorRow("sched.irq", "fs:proc:interrupts", "omn_sched.interrupts:Interrupts"),
@@ -63,10 +70,10 @@ def _sample(source: str, name: str) -> CollectorRow:
     )
 
 
-def _trace(source: str, name: str) -> CollectorRow:
+def _trace(source: str, name: str, backend: str = "bpf:raw_tp") -> CollectorRow:
     """Name a collector of what programs hand over or add up, histograms too."""
     factory = f"omn_sched.traced:{name}"
-    return CollectorRow(source, "bpf:raw_tp", factory, several_processes=True, histogram_in_kernel=True)
+    return CollectorRow(source, backend, factory, several_processes=True, histogram_in_kernel=True)
 
 
 def _trace_stacks(source: str, factory: str, backend: str = "bpf:raw_tp") -> CollectorRow:

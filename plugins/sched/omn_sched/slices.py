@@ -14,7 +14,7 @@ from omn_kernel.bpf.hooks import RawTracepoint
 from omn_kernel.bpf.loading import LoadedProgram, load
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.spans import SpanRecords
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tracing import ABSENT
@@ -56,12 +56,12 @@ class Slices(SpanRecords):
         self.load_states(self._states)
         self.count_lost(self._hidden, _HIDDEN)
         self._written = SlicePrograms(self.tasks, self.task_fields, self._states, self.transport, self._hidden)
-        self.load_tracepoint("sched_wakeup_new", self._written.write_new)
-        self.load_tracepoint("sched_switch", self._written.write_switch)
-        if self.resolved.shows("wake_to_run_ns"):
-            self.load_tracepoint("sched_wakeup", self._written.write_wakeup)
+        self.load_event("sched_wakeup_new", self._written.write_new)
+        self.load_event("sched_switch", self._written.write_switch)
+        if self.reads_records or self.resolved.shows("wake_to_run_ns"):
+            self.load_event("sched_wakeup", self._written.write_wakeup)
         if self.resolved.begins_held(target):
-            self.load_tracepoint("sched_process_exec", self._written.write_running)
+            self.load_event("sched_process_exec", self._written.write_running)
 
     def attach(self, target: BoundTarget) -> None:
         """Attach, and begin with who is on a cpu."""
@@ -71,9 +71,9 @@ class Slices(SpanRecords):
             with self._load("find_running", self._written.write_running) as finding:
                 _run_everywhere(finding)
 
-    def _load(self, name: str, write: Callable[[KernelAssembly], None]) -> LoadedProgram:
+    def _load(self, name: str, write: Callable[[TaskAssembly], None]) -> LoadedProgram:
         """Load a program that is run on each cpu, over the thread that is there."""
-        program = KernelAssembly(name, self.types, has_typed_pointers=False)
+        program = self.make_raw_program(name, "sched_switch")
         write(program)
         return load(program.assemble(), RawTracepoint("sched_switch"))
 

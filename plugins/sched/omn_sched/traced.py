@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omn_kernel.bpf.record_arguments import reads_records
 from omn_kernel.bpf.traced import TracedEvents
 from omn_kernel.bpf.tracing import Tracer
 
@@ -30,7 +31,8 @@ class Wakeups(TracedEvents):
 
     def make_tracer(self, resolved: ResolvedRequest) -> Tracer:
         """Make what follows woken threads until they run only where that time is asked for."""
-        labels = [label for label in wakeups.LABELS if resolved.shows(label.name)]
+        untold = wakeups.UNRECORDED if reads_records(resolved) else ()
+        labels = [label for label in wakeups.LABELS if resolved.shows(label.name) and label.name not in untold]
         return (wakeups.WakeupTimes if resolved.shows("wake_to_run_ns") else wakeups.Wakeups)(labels)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from event_backends import EACH_BACKEND, RECORDED, TYPED, leave_out_skipped, needs_records
 from moments import READ_MOMENT
 from omn_kernel.bpf import running
 from omn_kernel.bpf.assembly import Assembled
@@ -89,10 +90,17 @@ def started(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             program.kill()
 
 
-def drive(catalog: Catalog, target: BoundTarget) -> Driver:
+def drive(catalog: Catalog, target: BoundTarget, backend: str = TYPED) -> Driver:
     entry = catalog.entries["sched.slices"]
-    resolved = resolve_onto(entry, "bpf:raw_tp", target.target, mode="trace", keys=("task", "cpu"))
+    resolved = resolve_onto(entry, backend, target.target, mode="trace", keys=("task", "cpu"))
     return Driver(Slices(), attrs.evolve(resolved, emits=(EmitSpec("raw"),)), target)
+
+
+def leave_out_unseen(skipped: int, dropped: int, backend: str) -> None:
+    """Leave out where records alone tell of turns and a switch was not seen, which only the kernel's account mends."""
+    leave_out_skipped(skipped, backend)
+    if backend == RECORDED and dropped:
+        pytest.skip("the kernel passed records over here")
 
 
 def check(turns: list[dict[str, Any]], said: dict[str, Any]) -> None:
@@ -120,9 +128,13 @@ def check(turns: list[dict[str, Any]], said: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("SRC-2", "SCH-1")
-@pytest.mark.parametrize("is_typed", [True, False], ids=["typed", "numbers"])
+@pytest.mark.parametrize(
+    ("backend", "is_typed"),
+    [(TYPED, True), (TYPED, False), pytest.param(RECORDED, False, marks=needs_records)],
+    ids=["typed", "numbers", "recorded"],
+)
 def test_turns_and_the_gaps_between_them_are_the_threads_life(
-    catalog: Catalog, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, is_typed: bool
+    catalog: Catalog, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, backend: str, is_typed: bool
 ) -> None:
     """As many as the kernel counts switches, as long as it ran, and what it waited is what schedstat says."""
 
@@ -134,9 +146,11 @@ def test_turns_and_the_gaps_between_them_are_the_threads_life(
     if not is_typed:
         monkeypatch.setattr(running, "load", load_raw_alone)
     out = tmp_path / "said"
-    with started(SHARING, "held", str(out)) as program, drive(catalog, bind_processes(program.pid)) as driver:
+    with started(SHARING, "held", str(out)) as program, drive(catalog, bind_processes(program.pid), backend) as driver:
         program.communicate("\n")
         driver.sample()
+    losses = driver.collector.losses()
+    leave_out_unseen(losses.skipped, losses.dropped, backend)
     said = json.loads(out.read_text())
     check([row for row in driver.rows if row["task"] == program.pid], said)
     assert driver.rows[-1]["state"] in ("dead", "interruptible", "runnable")
@@ -146,12 +160,14 @@ def test_turns_and_the_gaps_between_them_are_the_threads_life(
 
 
 @pytest.mark.spec("SRC-2")
-def test_a_launched_programs_turns_begin_with_it(omn: Command, tmp_path: Any) -> None:
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_a_launched_programs_turns_begin_with_it(omn: Command, tmp_path: Any, backend: str) -> None:
     """The first turn is on when the program is executed, and counts from there."""
     out = tmp_path / "said"
-    asked = ["-m", "trace", "-e", "raw", "--keys", "task", "--format", "json"]
+    asked = ["-m", "trace", "-e", "raw", "--keys", "task", "--format", "json", "--backend", f"force:{backend}"]
     ran = omn("sched.slices", *asked, "--", sys.executable, "-S", "-c", SHARING, "free", str(out))
     assert ran.code == 0, ran.stderr
+    leave_out_unseen(ran.result["losses"]["skipped"], ran.result["losses"]["dropped"], backend)
     said = json.loads(out.read_text())
     rows = [{**row["attrs"], **row["key"], "ts_ns": row["ts_ns"]} for row in ran.result["raw"]]
     turns = [row for row in rows if row["task"] == said["pid"]]
@@ -176,15 +192,16 @@ def count_left(pid: int) -> int:
     return sum(int(find_status_field(status, name) or -1) for name in names)
 
 
-def test_a_turn_that_outlasts_the_window_counts_the_window(catalog: Catalog) -> None:
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_a_turn_that_outlasts_the_window_counts_the_window(catalog: Catalog, backend: str) -> None:
     """A thread that does not leave its cpu passes no tracepoint, and is what keeps it all the same."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("keeping a cpu takes another, and this process has one")
     cpu = max(os.sched_getaffinity(0))
     with (
         started(ALONE) as program,
-        drive(catalog, bind_processes(program.pid)) as of_process,
-        drive(catalog, bind_machine(cpu)) as of_cpu,
+        drive(catalog, bind_processes(program.pid), backend) as of_process,
+        drive(catalog, bind_machine(cpu), backend) as of_cpu,
     ):
         # The kernel lets others on for a twentieth of each second: a window that closes then is another test's.
         begun, left = 0, 0

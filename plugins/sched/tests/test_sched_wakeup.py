@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 from compiled import compile_c
+from event_backends import EACH_BACKEND, RECORDED, TYPED, needs_records
 from omn_kernel.bpf import running
 from omn_kernel.bpf.assembly import Assembled
 from omn_kernel.bpf.hooks import TypedTracepoint
@@ -158,9 +159,9 @@ def tell(program: subprocess.Popen[str]) -> None:
     program.stdin.write("\n")
 
 
-def drive(catalog: Catalog, target: BoundTarget, *emits: str) -> Driver:
+def drive(catalog: Catalog, target: BoundTarget, *emits: str, backend: str = TYPED) -> Driver:
     entry = catalog.entries["sched.wakeup"]
-    resolved = resolve_onto(entry, "bpf:raw_tp", target.target, mode="trace", keys=("waker", "wakee", "cpu"))
+    resolved = resolve_onto(entry, backend, target.target, mode="trace", keys=("waker", "wakee", "cpu"))
     return Driver(Wakeups(), attrs.evolve(resolved, emits=tuple(EmitSpec(name) for name in emits or ("raw",))), target)
 
 
@@ -174,14 +175,18 @@ def parse_said(stdout: str) -> dict[str, tuple[int, int, int]]:
 
 
 @pytest.mark.spec("SCH-1")
-def test_a_hundred_thousand_wakeups_have_their_parents(omn: Command, pipes: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_a_hundred_thousand_wakeups_have_their_parents(omn: Command, pipes: str, tmp_path: Path, backend: str) -> None:
     """Each sleep is ended by the other side, added up in the kernel, and as often as the kernel counts the sleeps."""
-    asked = ["-m", "count", "-e", "count", "--keys", "waker,wakee", "--format", "json"]
-    ran = omn("sched.wakeup", *asked, "--", "sh", "-c", f'exec "{pipes}" 50000 0 >"{tmp_path}/said"')
+    rounds = 50_000 if backend == TYPED else 10_000
+    asked = ["-m", "count", "-e", "count", "--keys", "waker,wakee", "--format", "json", "--backend", f"force:{backend}"]
+    ran = omn("sched.wakeup", *asked, "--", "sh", "-c", f'exec "{pipes}" {rounds} 0 >"{tmp_path}/said"')
     assert ran.code == 0, ran.stderr
     said = parse_said((tmp_path / "said").read_text())
     ((parent, *of_parent), (child, *of_child)) = said["parent"], said["child"]
     assert ran.result["losses"]["dropped"] == 0
+    skipped = ran.result["losses"]["skipped"]
+    assert backend == RECORDED or skipped == 0
     counted = {
         (one["key"]["waker"], one["key"]["wakee"]): one["emits"]["count"]["value"] for one in ran.result["series"]
     }
@@ -189,17 +194,24 @@ def test_a_hundred_thousand_wakeups_have_their_parents(omn: Command, pipes: str,
         # One that was made to give way on its way to sleep is woken too. After each has said this it writes it to the
         # file that both write to, which one may wait for, and at the end one waits for the other.
         woken = sum(count for (_, one), count in counted.items() if one == wakee)
-        assert sleeps <= woken <= sleeps + forced + 5
+        assert sleeps - skipped <= woken <= sleeps + forced + 5
         # What is left was a fault's or a disk's.
-        assert sleeps >= 49_990
-        assert counted[waker, wakee] >= 49_990
+        assert sleeps >= rounds - 10
+        assert counted[waker, wakee] >= rounds - 10 - skipped
 
 
-@pytest.mark.parametrize("is_typed", [True, False], ids=["typed", "numbers"])
+@pytest.mark.parametrize(
+    ("backend", "is_typed"),
+    [(TYPED, True), (TYPED, False), pytest.param(RECORDED, False, marks=needs_records)],
+    ids=["typed", "numbers", "recorded"],
+)
 def test_a_woken_thread_waits_until_its_waker_sleeps(
-    catalog: Catalog, pipes: str, monkeypatch: pytest.MonkeyPatch, is_typed: bool
+    catalog: Catalog, pipes: str, monkeypatch: pytest.MonkeyPatch, backend: str, is_typed: bool
 ) -> None:
-    """The writer goes on for a millisecond on the cpu that the reader needs, where pointers have types and have not."""
+    """The writer goes on for a millisecond on the cpu that the reader needs, where pointers have types and have not.
+
+    And where nothing but the records of tracepoints tells of either.
+    """
 
     def load_raw_alone(program: Assembled, hook: Hook) -> LoadedProgram:
         if isinstance(hook, TypedTracepoint):
@@ -210,29 +222,27 @@ def test_a_woken_thread_waits_until_its_waker_sleeps(
         monkeypatch.setattr(running, "load", load_raw_alone)
     with (
         started("sh", "-c", f'read go; exec "{pipes}" 20 1000000') as program,
-        drive(catalog, bind_processes(program.pid)) as driver,
+        drive(catalog, bind_processes(program.pid), backend=backend) as driver,
     ):
         tell(program)
         said = parse_said(f"{hear(program)}\n{hear(program)}")
         program.wait()
         driver.sample()
     parent, child = said["parent"][0], said["child"][0]
+    losses = driver.collector.losses()
+    assert losses.dropped == 0
+    assert backend == RECORDED or losses.skipped == 0
     between = [row for row in driver.rows if {row["waker"], row["wakee"]} == {parent, child}]
-    assert len(between) >= 39
+    assert len(between) >= 39 - losses.skipped
     timed = [row["wake_to_run_ns"] for row in between if "wake_to_run_ns" in row]
-    assert len(timed) >= 38
+    assert len(timed) >= 38 - losses.skipped
     assert sorted(timed)[2] >= 1_000_000
     (first, *_) = between
-    assert (first["wakeups"], first["waker_context"], first["waker_comm"], first["wakee_comm"]) == (
-        1,
-        "task",
-        "pipes",
-        "pipes",
-    )
+    assert (first["wakeups"], first["waker_comm"], first["wakee_comm"]) == (1, "pipes", "pipes")
+    assert first.get("waker_context") == (None if backend == RECORDED else "task")
     assert {first["waker_pid"], first["wakee_pid"]} == {parent, child}
     assert not {"served_in_tid", "irq", "softirq"} & set(first)
-    assert driver.collector.losses().is_empty
-    assert driver.collector.fields()["unfinished"] == 0
+    assert driver.collector.fields()["unfinished"] <= losses.skipped
 
 
 def test_a_thread_that_was_woken_and_has_not_run_is_counted_apart(catalog: Catalog, pipes: str) -> None:

@@ -78,11 +78,19 @@ class ProgramCollector(CollectorBase, ABC):
         if not self.reads_records:
             self.load_tracepoint(name, write)
             return
-        follower = self.tasks.follower
-        recorded = follower if isinstance(follower, RecordFollower) else None
-        program = RecordedAssembly(f"omn_{name}", name, recorded, call=call)
+        program = self._make_recorded(f"omn_{name}", name, call)
         write(program)
         self.programs.load(program, program.hook)
+
+    def make_raw_program(self, name: str, tracepoint: str) -> TaskAssembly:
+        """Make a program for a raw tracepoint that is run by hand, and asks of no task but the one that its cpu has."""
+        if self.reads_records:
+            return self._make_recorded(name, tracepoint, None)
+        return KernelAssembly(name, self.types, has_typed_pointers=False)
+
+    def _make_recorded(self, name: str, tracepoint: str, call: str | None) -> RecordedAssembly:
+        follower = self.tasks.follower
+        return RecordedAssembly(name, tracepoint, follower if isinstance(follower, RecordFollower) else None, call=call)
 
     def load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None]) -> None:
         """Load a program on a tracepoint, with typed pointers where the kernel takes it so, else with numbers.

@@ -69,10 +69,11 @@ class RecordedAssembly(TaskAssembly):
         self.read_record(target, context, self.fields["id" if "id" in self.fields else "__syscall_nr"])
 
     def read_call_argument(self, target: Register, context: Register, position: int) -> None:
-        """Read an argument of the call that the record is of; 0 for one that it does not have."""
+        """Read an argument of the call that the record is of; 0 for one that it does not have, of a return any."""
         every = self.fields.get("args")
         offset = (_ONE_CALL if every is None else every.offset) + _WORD * position
-        if every is None and offset not in {field.offset for field in self.fields.values()}:
+        told = {field.offset for field in self.fields.values()} if "ret" not in self.fields else ()
+        if every is None and offset not in told:
             self.move(target, 0)
         else:
             self.load(target, context, offset, _WORD)

@@ -13,7 +13,7 @@ import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import copy_from_user, read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
 from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat
@@ -54,11 +54,16 @@ _CALLS = {"futex": None, "futex_time64": None, "futex_waitv": 1000, "futex_wait"
 _WAKING_CALLS = {"futex_wake": 1002, "futex_requeue": 1003}
 COMMAND = 127
 """What of a command is not a flag (FUTEX_CMD_MASK)."""
-_RESTART = "restart_syscall"
+RESTART = "restart_syscall"
 WAITING, RESTARTED = 1 << 30, -516
 """A result of a call that has not returned, and of one that the kernel itself goes on with (ERESTART_RESTARTBLOCK)."""
 _WAITER = np.dtype([("value", "u8"), ("addr", "u8"), ("flags", "u8")])
 """struct futex_waitv of <linux/futex.h>."""
+
+
+def list_calls(*, with_wakes: bool) -> list[str]:
+    """List the calls that begin, end or go on with what is measured, by name; not every kernel has each."""
+    return [*_CALLS, *(_WAKING_CALLS if with_wakes else ()), RESTART]
 
 
 def find_calls(*, is_compat: bool, with_wakes: bool) -> Mapping[int, int | None]:
@@ -80,10 +85,10 @@ class FutexPrograms:
     unknown: LostCounter
     with_wakes: bool
 
-    def write_enter(self, program: KernelAssembly) -> None:
+    def write_enter(self, program: TaskAssembly) -> None:
         """Write sys_enter(registers, number)."""
         native, compat = (find_calls(is_compat=is_compat, with_wakes=self.with_wakes) for is_compat in (False, True))
-        restart = find_syscall(_RESTART)
+        restart = find_syscall(RESTART)
         program.move(R6, R1)
         program.read_argument(R9, R6, 1)
         for number in {*native, *compat}:
@@ -101,14 +106,14 @@ class FutexPrograms:
         program.jump_if(R1, "!=", 0, "compat")
         self._write_call(program, call, native, is_compat=False)
         program.label("compat")
-        if program.has_field("pt_regs", "orig_ax"):
+        if isinstance(program, KernelAssembly) and program.has_field("pt_regs", "orig_ax"):
             self._write_call(program, call, compat, is_compat=True)
         else:
             program.jump("done")
 
         program.label("begin")
         program.set(call, "result", WAITING)
-        program.read_field(R1, R7, "task_struct", "tgid")
+        program.read_process(R1, R7)
         program.set(call, "process", R1)
         self.fields.write(program, call, R7)
         self.take_stack(program, call, R6)
@@ -123,7 +128,7 @@ class FutexPrograms:
         program.leave(0)
 
     def _write_call(
-        self, program: KernelAssembly, call: Record, calls: Mapping[int, int | None], *, is_compat: bool
+        self, program: TaskAssembly, call: Record, calls: Mapping[int, int | None], *, is_compat: bool
     ) -> None:
         """Tell which call R9 is the number of, and its address; a command that is not asked for goes no further."""
         program.read_argument(R8, R6, 0)
@@ -146,7 +151,7 @@ class FutexPrograms:
             program.jump_if(R1, "==", operation, "begin")
         program.jump("done")
 
-    def _read_waiter(self, program: KernelAssembly, call: Record) -> None:
+    def _read_waiter(self, program: TaskAssembly, call: Record) -> None:
         """Set the address of a call to that of the waiter which R9 points to, 0 where that cannot be read."""
         waiter = program.reserve(_WAITER)
         program.clear(waiter)
@@ -154,7 +159,7 @@ class FutexPrograms:
         program.get(R1, waiter, "addr")
         program.set(call, "addr", R1)
 
-    def _write_restart(self, program: KernelAssembly) -> None:
+    def _write_restart(self, program: TaskAssembly) -> None:
         """Go on with the call that a signal without a handler has interrupted: it waits again for the same."""
         program.label("restarted")
         program.point_to_current(R7)
@@ -170,10 +175,10 @@ class FutexPrograms:
         read_clock(program, R0)
         program.set(call, "began_ns", R0)
 
-    def write_exit(self, program: KernelAssembly) -> None:
+    def write_exit(self, program: TaskAssembly) -> None:
         """Write sys_exit(registers, result)."""
         numbers = {*find_calls(is_compat=False, with_wakes=True), *find_calls(is_compat=True, with_wakes=True)}
-        restart = find_syscall(_RESTART)
+        restart = find_syscall(RESTART)
         program.move(R6, R1)
         program.read_argument(R8, R6, 0)
         read_call_number(program, R9, R8)
@@ -183,8 +188,12 @@ class FutexPrograms:
         program.label("wanted")
         program.point_to_current(R7)
         call = self.states.look_up(program, R7)
-        with program.when(R0, "==", 0):
-            self._count_unknown(program)
+        if isinstance(program, KernelAssembly):
+            with program.when(R0, "==", 0):
+                self._count_unknown(program)
+        else:
+            # What a call was entered with its return's record does not tell, nor whether it was a wait.
+            program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
         call = Record(R8, self.states.state)
         program.get(R9, call, "began_ns")
@@ -195,7 +204,8 @@ class FutexPrograms:
         program.set(call, "wait_ns", R0)
         program.read_argument(R1, R6, 1)
         program.set(call, "result", R1)
-        self._find_woken(program, call)
+        if isinstance(program, KernelAssembly):
+            self._find_woken(program, call)
         self.transport.write(program, call, R6)
         program.set(call, "began_ns", 0)
         program.label("done")

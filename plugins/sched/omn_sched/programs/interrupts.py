@@ -11,7 +11,8 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.tracing import ABSENT, Label, Tracer, Tracing
 
@@ -21,6 +22,8 @@ _SERVED = np.dtype([("begun_ns", np.uint64), ("raised_ns", np.uint64), ("waited_
 _PLACE = np.dtype([("place", np.uint32)])
 _INTEGER = 0x7FFFFFFF
 _NAME_BYTES = 32
+_PLACE_BITS = 0xFFFF
+"""Of a text's field in a record, where in it the text lies; above them stands how long it is."""
 
 
 class ServedInterrupts(Tracer):
@@ -28,29 +31,35 @@ class ServedInterrupts(Tracer):
 
     places = 1
     tracepoint: str
+    served = _SERVED
 
     def load(self, tracing: Tracing) -> None:
         """Load what sees one begun and done with, the end first."""
-        self._served = tracing.hold(Map(MapType.PERCPU_ARRAY, "served", _PLACE, _SERVED, self.places))
+        self._served = tracing.hold(Map(MapType.PERCPU_ARRAY, "served", _PLACE, self.served, self.places))
         self._unknown = tracing.hold(LostCounter())
-        tracing.load_tracepoint(f"{self.tracepoint}_exit", lambda program: self.write_exit(program, tracing))
-        tracing.load_tracepoint(f"{self.tracepoint}_entry", self.write_entry)
+        tracing.load_event(f"{self.tracepoint}_exit", lambda program: self.write_exit(program, tracing))
+        tracing.load_event(f"{self.tracepoint}_entry", self.write_entry)
 
-    def write_entry(self, program: KernelAssembly) -> None:
-        """Write the beginning: the second handler of a shared line belongs to what the first began."""
+    def write_entry(self, program: TaskAssembly) -> None:
+        """Write the beginning: the second handler of a shared line belongs to what the first began.
+
+        Where records are read each handler is its own, so that none takes the beginning of one whose end was not told.
+        """
         program.move(R6, R1)
         self.find(program)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
-        served = Record(R8, _SERVED)
-        program.get(R1, served, "begun_ns")
-        with program.when(R1, "==", 0):
-            read_clock(program, R0)
-            program.set(served, "begun_ns", R0)
+        served = Record(R8, self.served)
+        if isinstance(program, KernelAssembly):
+            program.get(R1, served, "begun_ns")
+            program.jump_if(R1, "!=", 0, "done")
+        read_clock(program, R0)
+        program.set(served, "begun_ns", R0)
+        self.keep(program, served)
         program.label("done")
         program.leave(0)
 
-    def write_exit(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def write_exit(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Write the end."""
         event = tracing.reserve(program)
         program.move(R6, R1)
@@ -59,7 +68,7 @@ class ServedInterrupts(Tracer):
         self.find(program)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
-        served = Record(R8, _SERVED)
+        served = Record(R8, self.served)
         program.get(R9, served, "begun_ns")
         program.jump_if(R9, "==", 0, "unknown")
         read_clock(program, R0)
@@ -74,16 +83,19 @@ class ServedInterrupts(Tracer):
         program.label("done")
         program.leave(0)
 
-    def find(self, program: KernelAssembly) -> None:
+    def find(self, program: TaskAssembly) -> None:
         """Emit what sets R0 to what this cpu serves there, R6 holding the tracepoint's arguments; zero for no place."""
         place = program.reserve(_PLACE)
         program.set(place, "place", 0)
         program.look_up(self._served, place)
 
-    def pass_over(self, program: KernelAssembly, otherwise: str) -> None:
+    def keep(self, program: TaskAssembly, served: Record) -> None:
+        """Emit what keeps of one that begins what is not told at its end."""
+
+    def pass_over(self, program: TaskAssembly, otherwise: str) -> None:
         """Emit what goes to a label where this is not the end yet."""
 
-    def describe(self, program: KernelAssembly, event: Record, served: Record) -> None:
+    def describe(self, program: TaskAssembly, event: Record, served: Record) -> None:
         """Emit what sets the labels and the other values of an event, R9 holding when it began."""
 
     def read_fields(self) -> Mapping[str, int]:
@@ -91,7 +103,7 @@ class ServedInterrupts(Tracer):
         return {"begun_before": self._unknown.read_count()}
 
 
-def keep_cpu(program: KernelAssembly, tracing: Tracing) -> None:
+def keep_cpu(program: TaskAssembly, tracing: Tracing) -> None:
     """Emit what goes to `done` on a cpu that is not the target's, whatever task is there."""
     keeper = tracing.tasks.filter
     if isinstance(keeper, OnCpus):
@@ -105,22 +117,38 @@ class LineInterrupts(ServedInterrupts):
     unit = "interrupts"
     labels = (Label("irq", spell=str), Label("description", f"S{_NAME_BYTES}"))
     tracepoint = "irq_handler"
+    served = np.dtype([*_SERVED.descr, ("description", f"S{_NAME_BYTES}")])
 
-    def pass_over(self, program: KernelAssembly, otherwise: str) -> None:
-        """Wait for the last handler of a line that devices share."""
-        program.read_argument(R7, R6, 1)
-        program.read_field(R1, R7, "irqaction", "next")
-        program.jump_if(R1, "!=", 0, otherwise)
+    def pass_over(self, program: TaskAssembly, otherwise: str) -> None:
+        """Wait for the last handler of a line that devices share; no record tells which it is."""
+        if isinstance(program, KernelAssembly):
+            program.read_argument(R7, R6, 1)
+            program.read_field(R1, R7, "irqaction", "next")
+            program.jump_if(R1, "!=", 0, otherwise)
 
-    def describe(self, program: KernelAssembly, event: Record, served: Record) -> None:
+    def keep(self, program: TaskAssembly, served: Record) -> None:
+        """Keep what the handler is called where the record says it, which it does of the beginning alone."""
+        if not isinstance(program, RecordedAssembly):
+            return
+        program.read_record(R3, R6, program.fields["name"])
+        program.compute(R3, "&=", _PLACE_BITS)
+        program.compute(R3, "+=", R6)
+        program.move(R2, _NAME_BYTES)
+        program.point_at(R1, served, "description")
+        program.call("probe_read_kernel_str")
+
+    def describe(self, program: TaskAssembly, event: Record, served: Record) -> None:
         """Set the line, and what its handler is called."""
         program.read_argument(R1, R6, 0)
         program.compute(R1, "&=", _INTEGER)
         program.set(event, "irq", R1)
-        program.read_field(R3, R7, "irqaction", "name")
-        program.move(R2, _NAME_BYTES)
-        program.point_at(R1, event, "description")
-        program.call("probe_read_kernel_str")
+        if isinstance(program, KernelAssembly):
+            program.read_field(R3, R7, "irqaction", "name")
+            program.move(R2, _NAME_BYTES)
+            program.point_at(R1, event, "description")
+            program.call("probe_read_kernel_str")
+        else:
+            program.copy_words(event, served, "description")
 
 
 class DeferredInterrupts(ServedInterrupts):
@@ -132,14 +160,14 @@ class DeferredInterrupts(ServedInterrupts):
     tracepoint = "softirq"
     places = len(SOFTIRQS)
 
-    def find(self, program: KernelAssembly) -> None:
+    def find(self, program: TaskAssembly) -> None:
         """Look the kind up, the tracepoint's only argument."""
         place = program.reserve(_PLACE)
         program.read_argument(R1, R6, 0)
         program.set(place, "place", R1)
         program.look_up(self._served, place)
 
-    def describe(self, program: KernelAssembly, event: Record, served: Record) -> None:
+    def describe(self, program: TaskAssembly, event: Record, served: Record) -> None:
         """Set the kind."""
         program.read_argument(R1, R6, 0)
         program.compute(R1, "&=", _INTEGER)
@@ -154,15 +182,15 @@ class RaisedInterrupts(DeferredInterrupts):
     def load(self, tracing: Tracing) -> None:
         """Load what sees work raised too."""
         super().load(tracing)
-        tracing.load_tracepoint("softirq_raise", self.write_raise)
+        tracing.load_event("softirq_raise", self.write_raise)
 
-    def write_raise(self, program: KernelAssembly) -> None:
+    def write_raise(self, program: TaskAssembly) -> None:
         """Write softirq_raise(number): raised again before it is served, it waits since the first time."""
         program.move(R6, R1)
         self.find(program)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
-        served = Record(R8, _SERVED)
+        served = Record(R8, self.served)
         program.get(R1, served, "raised_ns")
         with program.when(R1, "==", 0):
             read_clock(program, R0)
@@ -170,13 +198,13 @@ class RaisedInterrupts(DeferredInterrupts):
         program.label("done")
         program.leave(0)
 
-    def write_entry(self, program: KernelAssembly) -> None:
+    def write_entry(self, program: TaskAssembly) -> None:
         """Write softirq_entry(number), which takes the time of the raise: one while it is served is of the next."""
         program.move(R6, R1)
         self.find(program)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
-        served = Record(R8, _SERVED)
+        served = Record(R8, self.served)
         read_clock(program, R9)
         program.set(served, "begun_ns", R9)
         program.get(R1, served, "raised_ns")
@@ -188,7 +216,7 @@ class RaisedInterrupts(DeferredInterrupts):
         program.label("done")
         program.leave(0)
 
-    def describe(self, program: KernelAssembly, event: Record, served: Record) -> None:
+    def describe(self, program: TaskAssembly, event: Record, served: Record) -> None:
         """Set the kind, and how long it waited."""
         super().describe(program, event, served)
         program.get(R1, served, "waited_ns")

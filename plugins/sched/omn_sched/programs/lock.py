@@ -13,7 +13,7 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import NO_EXIST, Map
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
 from omn_kernel.bpf.target_tasks import TargetTasks
@@ -42,7 +42,7 @@ class LockPrograms:
     lost: LostCounter
     unknown: LostCounter
 
-    def write_begin(self, program: KernelAssembly) -> None:
+    def write_begin(self, program: TaskAssembly) -> None:
         """Write contention_begin(lock, flags)."""
         program.move(R6, R1)
         program.point_to_current(R7)
@@ -55,7 +55,7 @@ class LockPrograms:
         program.set(wait, "addr", R9)
         program.read_argument(R1, R6, 1)
         program.set(wait, "flags", R1)
-        program.read_field(R1, R7, "task_struct", "tgid")
+        program.read_process(R1, R7)
         program.set(wait, "process", R1)
         self.fields.write(program, wait, R7)
         self.take_stack(program, wait, R6)
@@ -67,7 +67,7 @@ class LockPrograms:
         program.label("done")
         program.leave(0)
 
-    def write_end(self, program: KernelAssembly) -> None:
+    def write_end(self, program: TaskAssembly) -> None:
         """Write contention_end(lock, error)."""
         program.move(R6, R1)
         program.point_to_current(R7)
@@ -90,11 +90,11 @@ class LockPrograms:
         program.label("done")
         program.leave(0)
 
-    def _make_key(self, program: KernelAssembly) -> Record:
+    def _make_key(self, program: TaskAssembly) -> Record:
         """Make the key of the wait for the lock that is the first argument by the task in R7; R9 holds the lock."""
         key = program.reserve(KEY)
         program.read_argument(R9, R6, 0)
         program.set(key, "addr", R9)
-        program.read_field(R1, R7, "task_struct", "pid")
+        program.read_thread(R1, R7)
         program.set(key, "task", R1)
         return key

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from omn_kernel.bpf.filters import OnCpus
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R1, R6, R7, R8
 from omn_kernel.bpf.tracing import Label, Tracer, Tracing
 
@@ -18,9 +19,9 @@ class TaskMigrations(Tracer):
 
     def load(self, tracing: Tracing) -> None:
         """Load what sees a task moved."""
-        tracing.load_tracepoint("sched_migrate_task", lambda program: self.write_migrate(program, tracing))
+        tracing.load_event("sched_migrate_task", lambda program: self.write_migrate(program, tracing))
 
-    def write_migrate(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def write_migrate(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Write sched_migrate_task(task, cpu), which whoever moves the task passes."""
         event = tracing.reserve(program)
         program.move(R6, R1)
@@ -29,15 +30,13 @@ class TaskMigrations(Tracer):
         program.compute(R8, "&=", _INTEGER)
         self._keep(program, tracing)
         program.set(event, "cpu", R8)
-        # Linux 5.16 keeps the cpu that a task is on with what the architecture keeps of it.
-        field = "thread_info.cpu" if program.has_field("thread_info", "cpu") else "cpu"
-        program.read_field(R1, R7, "task_struct", field)
+        _read_cpu(program)
         program.set(event, "from_cpu", R1)
         tracing.write(program, event, R7, R6)
         program.label("done")
         program.leave(0)
 
-    def _keep(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def _keep(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Leave out what is not the target's: a cpu's are the tasks that come to it, wherever that is decided."""
         keeper = tracing.tasks.filter
         if not isinstance(keeper, OnCpus):
@@ -47,3 +46,13 @@ class TaskMigrations(Tracer):
             program.jump_if(R8, "==", cpu, "to_these")
         program.jump("done")
         program.label("to_these")
+
+
+def _read_cpu(program: TaskAssembly) -> None:
+    """Set R1 to the cpu that the task in R7 was on, R6 holding the tracepoint's arguments."""
+    if isinstance(program, RecordedAssembly):
+        program.read_record(R1, R6, program.fields["orig_cpu"])
+    elif isinstance(program, KernelAssembly):
+        # Linux 5.16 keeps the cpu that a task is on with what the architecture keeps of it.
+        field = "thread_info.cpu" if program.has_field("thread_info", "cpu") else "cpu"
+        program.read_field(R1, R7, "task_struct", field)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R1, Register
 
 
@@ -33,7 +33,7 @@ def set_arrival(program: KernelAssembly, target: Register, task: Register) -> No
     program.compute(target, "+=", R1)
 
 
-def split_gap(program: KernelAssembly, gap: Register, wait: Register, state: Register) -> None:
+def split_gap(program: TaskAssembly, gap: Register, wait: Register, state: Register) -> None:
     """Emit what leaves of the gap between a switch out and the next in what was no wait for a cpu.
 
     `wait` holds what the kernel's account grew by in it, and afterwards the part of the gap that was a wait. Queues'

@@ -19,7 +19,7 @@ import numpy as np
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tracing import ABSENT, Tracer, Tracing
 
 from omn_sched.programs.queue_time import read_queue_time
@@ -37,11 +37,7 @@ class RunQueueWaits(Tracer):
     def load(self, tracing: Tracing) -> None:
         """Load what forgets threads, what sees them woken, and what sees them get a cpu."""
         self.states = tracing.hold(TaskStates("waits", STATE))
-        tracing.count_lost(
-            self.states.lost, f"threads found no room among the {MOST_THREADS} whose waits are remembered"
-        )
-        for program, hook in self.states.write_programs(tracing.types):
-            tracing.programs.load(program, hook)
+        tracing.load_states(self.states)
         tracing.load_tracepoint("sched_wakeup", lambda program: self.write_wakeup(program, tracing))
         tracing.load_tracepoint("sched_wakeup_new", lambda program: self.write_new(program, tracing))
         tracing.load_tracepoint("sched_switch", lambda program: self.write_switch(program, tracing))

@@ -6,7 +6,7 @@ import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, Register
 from omn_kernel.bpf.tracing import ABSENT, Tracing
 
@@ -31,7 +31,7 @@ class Served:
         tracing.load_tracepoint(f"{name}_exit", lambda program: self._write(program, kind, is_entry=False))
         tracing.load_tracepoint(f"{name}_entry", lambda program: self._write(program, kind, is_entry=True))
 
-    def _write(self, program: KernelAssembly, kind: str, *, is_entry: bool) -> None:
+    def _write(self, program: TaskAssembly, kind: str, *, is_entry: bool) -> None:
         """Write irq_handler_entry(line, handler), softirq_entry(number), or the exit of either."""
         program.move(R6, 0)
         if is_entry:
@@ -43,7 +43,7 @@ class Served:
             program.set(Record(R0, _SERVED), kind, R6)
         program.leave(0)
 
-    def read(self, program: KernelAssembly, target: Register, kind: str) -> None:
+    def read(self, program: TaskAssembly, target: Register, kind: str) -> None:
         """Emit what sets a register to what this cpu serves, ABSENT for none. R0 to R5 hold nothing after it."""
         end = program.make_label("served")
         self._find(program)
@@ -53,7 +53,7 @@ class Served:
         program.compute(target, "-=", 1)
         program.label(end)
 
-    def _find(self, program: KernelAssembly) -> None:
+    def _find(self, program: TaskAssembly) -> None:
         place = program.reserve(_PLACE)
         program.set(place, "place", 0)
         program.look_up(self._table, place)

@@ -2,6 +2,9 @@
 
 The record of a turn stands under its thread while that runs, and is handed over from there when it leaves. What the
 thread was off the cpu is known when it comes back, and goes with the turn that follows.
+
+With the kernel's types its own account says when a thread got its cpu and how long it waited for that. Records do not:
+there a thread waited since it was woken, and a turn whose beginning passed no tracepoint is lost.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.task_states import TaskStates
@@ -52,7 +55,7 @@ class SlicePrograms:
         self._states = states
         self._transport = transport
 
-    def write_switch(self, program: KernelAssembly) -> None:
+    def write_switch(self, program: TaskAssembly) -> None:
         """Write sched_switch(preempt, prev, next, state)."""
         first = program.reserve(self._states.state)
         program.move(R6, R1)
@@ -62,7 +65,7 @@ class SlicePrograms:
         program.label("done")
         program.leave(0)
 
-    def _write_leaving(self, program: KernelAssembly, first: Record) -> None:
+    def _write_leaving(self, program: TaskAssembly, first: Record) -> None:
         """End the turn of the task that leaves."""
         program.read_argument(R7, R6, 1)
         self._tasks.filter.keep(program, R7, "arriving")
@@ -77,6 +80,39 @@ class SlicePrograms:
         turn = Record(R8, self._states.state)
         read_clock(program, R0)
         program.set(turn, "ns", R0)
+        if isinstance(program, KernelAssembly):
+            self._hold_to_account(program, turn)
+        read_leaving_state(program, R9, R6, R7)
+        program.set(turn, "state", R9)
+        if isinstance(program, KernelAssembly):
+            read_queue_time(program, R9, R7)
+            program.set(turn, "waited_ns", R9)
+        else:
+            self._leave_unseen(program, turn)
+        program.get(R0, turn, "ns")
+        program.set(turn, "left_ns", R0)
+        program.get(R1, turn, "began_ns")
+        program.compute(R0, "-=", R1)
+        program.set(turn, "slice_ns", R0)
+        self._transport.write(program, turn, R6)
+        program.set(turn, "began_ns", 0)
+        program.set(turn, "woken_ns", 0)
+
+    def _leave_unseen(self, program: TaskAssembly, turn: Record) -> None:
+        """Hand over no turn that was not seen to begin: it is lost, but of a thread of which nothing was known."""
+        program.get(R1, turn, "began_ns")
+        program.jump_if(R1, "!=", 0, "seen")
+        program.get(R1, turn, "left_ns")
+        with program.when(R1, "!=", 0):
+            self._hidden.emit_count(program)
+        program.get(R0, turn, "ns")
+        program.set(turn, "left_ns", R0)
+        program.set(turn, "woken_ns", 0)
+        program.jump("arriving")
+        program.label("seen")
+
+    def _hold_to_account(self, program: KernelAssembly, turn: Record) -> None:
+        """Hold the beginning of the turn that ends to the kernel's account of it, which stands where none was seen."""
         program.get(R1, turn, "began_ns")
         program.jump_if(R1, "==", 0, "unseen")
         program.read_field(R9, R7, "task_struct", "sched_info.pcount")
@@ -90,18 +126,6 @@ class SlicePrograms:
         set_arrival(program, R9, R7)
         self._begin_at_arrival(program, turn)
         program.label("began")
-        read_leaving_state(program, R9, R6, R7)
-        program.set(turn, "state", R9)
-        read_queue_time(program, R9, R7)
-        program.set(turn, "waited_ns", R9)
-        program.get(R0, turn, "ns")
-        program.set(turn, "left_ns", R0)
-        program.get(R1, turn, "began_ns")
-        program.compute(R0, "-=", R1)
-        program.set(turn, "slice_ns", R0)
-        self._transport.write(program, turn, R6)
-        program.set(turn, "began_ns", 0)
-        program.set(turn, "woken_ns", 0)
 
     def _begin_at_arrival(self, program: KernelAssembly, turn: Record) -> None:
         """Begin a turn whose beginning passed no tracepoint at R9, but not before the task left.
@@ -118,7 +142,7 @@ class SlicePrograms:
             self._set_gap(program, turn)
         self._fields.write(program, turn, R7)
 
-    def _write_arriving(self, program: KernelAssembly, first: Record) -> None:
+    def _write_arriving(self, program: TaskAssembly, first: Record) -> None:
         """Begin the turn of the task that comes."""
         program.read_argument(R7, R6, 2)
         self._tasks.filter.keep(program, R7, "done")
@@ -141,12 +165,23 @@ class SlicePrograms:
         self._count_arrivals(program, turn, 1)
         program.get(R1, turn, "left_ns")
         with program.when(R1, "!=", 0):
-            read_queue_time(program, R9, R7)
+            self._read_wait(program, turn)
             self._set_gap(program, turn)
         program.set(turn, "left_ns", 0)
         self._fields.write(program, turn, R7)
 
-    def _set_gap(self, program: KernelAssembly, turn: Record) -> None:
+    def _read_wait(self, program: TaskAssembly, turn: Record) -> None:
+        """Set R9 to what the task in R7 waited for a cpu since ever; where nobody tells that, since it was woken."""
+        if isinstance(program, KernelAssembly):
+            read_queue_time(program, R9, R7)
+            return
+        program.move(R9, 0)
+        program.get(R1, turn, "woken_ns")
+        with program.when(R1, "!=", 0):
+            program.get(R9, turn, "began_ns")
+            program.compute(R9, "-=", R1)
+
+    def _set_gap(self, program: TaskAssembly, turn: Record) -> None:
         """Set what of the gap before a turn the task waited for a cpu, which R9 says since ever, and was awake."""
         program.get(R1, turn, "waited_ns")
         program.compute(R9, "-=", R1)
@@ -165,11 +200,11 @@ class SlicePrograms:
         program.set(turn, "off_ns", R0)
         program.set(turn, "queue_ns", R9)
 
-    def _set_unknown(self, program: KernelAssembly, turn: Record) -> None:
+    def _set_unknown(self, program: TaskAssembly, turn: Record) -> None:
         for name in GAPS:
             program.set(turn, name, ABSENT)
 
-    def _begin(self, program: KernelAssembly, turn: Record) -> None:
+    def _begin(self, program: TaskAssembly, turn: Record) -> None:
         """Emit what makes a record of a turn that begins now, of the task in R7, the gap before it unknown."""
         program.clear(turn)
         self._set_unknown(program, turn)
@@ -177,16 +212,18 @@ class SlicePrograms:
         program.set(turn, "began_ns", R0)
         self._fields.write(program, turn, R7)
 
-    def _count_arrivals(self, program: KernelAssembly, turn: Record, more: int) -> None:
-        """Set how often the task in R7 got a cpu, for this turn too. R9 holds nothing after it.
+    def _count_arrivals(self, program: TaskAssembly, turn: Record, more: int) -> None:
+        """Set how often the task in R7 got a cpu, for this turn too, which no record tells. R9 holds nothing after it.
 
         The kernel counts after the tracepoint of the switch: `more` is what it has not counted yet.
         """
+        if not isinstance(program, KernelAssembly):
+            return
         program.read_field(R9, R7, "task_struct", "sched_info.pcount")
         program.compute(R9, "+=", more)
         program.set(turn, "arrivals", R9)
 
-    def write_running(self, program: KernelAssembly) -> None:
+    def write_running(self, program: TaskAssembly) -> None:
         """Write what begins with the task that runs, unless its turn is known already."""
         turn = program.reserve(self._states.state)
         program.point_to_current(R7)
@@ -199,7 +236,7 @@ class SlicePrograms:
         program.label("done")
         program.leave(0)
 
-    def write_marking(self, program: KernelAssembly) -> None:
+    def write_marking(self, program: TaskAssembly) -> None:
         """Write what marks the turn of the task that runs as one that is on still."""
         program.point_to_current(R7)
         turn = self._states.look_up(program, R7)
@@ -207,7 +244,7 @@ class SlicePrograms:
             program.set(turn, "is_on", 1)
         program.leave(0)
 
-    def write_wakeup(self, program: KernelAssembly) -> None:
+    def write_wakeup(self, program: TaskAssembly) -> None:
         """Write sched_wakeup(task): of one that is on its cpu still it says nothing."""
         program.read_argument(R7, R1, 0)
         self._tasks.filter.keep(program, R7, "done")
@@ -220,7 +257,7 @@ class SlicePrograms:
         program.label("done")
         program.leave(0)
 
-    def write_new(self, program: KernelAssembly) -> None:
+    def write_new(self, program: TaskAssembly) -> None:
         """Write sched_wakeup_new(task): it waits for its first turn from now on, and is no thread that was there."""
         turn = program.reserve(self._states.state)
         program.read_argument(R7, R1, 0)

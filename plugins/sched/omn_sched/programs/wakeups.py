@@ -14,16 +14,15 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.contexts import CpuContext, read_cpu_context
 from omn_kernel.bpf.filters import AnyTask
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tracing import ABSENT, Label, Tracer, Tracing
 
 from omn_sched.programs.served import Served
 from omn_sched.softirqs import name_softirq
 
 _CONTEXTS = {context: context.name.lower() for context in CpuContext}
-_NUMBERS = {"": "pid", "_pid": "tgid"}
 LABELS = (
     Label("waker"),
     Label("waker_pid"),
@@ -37,6 +36,8 @@ LABELS = (
     Label("irq"),
     Label("softirq", spell=name_softirq),
 )
+UNRECORDED = frozenset({"waker_context", "served_in_tid", "irq", "softirq"})
+"""The labels that the kernel's types alone tell."""
 
 
 class Wakeups(Tracer):
@@ -54,7 +55,7 @@ class Wakeups(Tracer):
     def load(self, tracing: Tracing) -> None:
         """Load what sees a wakeup, and before it what keeps which interrupt a cpu serves."""
         self._load_served(tracing)
-        tracing.load_tracepoint("sched_waking", lambda program: self.write_waking(program, tracing))
+        tracing.load_event("sched_waking", lambda program: self.write_waking(program, tracing))
 
     def _load_served(self, tracing: Tracing) -> None:
         self._served = tracing.hold(Served())
@@ -62,7 +63,7 @@ class Wakeups(Tracer):
             if kind in self._names:
                 self._served.load(tracing, kind)
 
-    def write_waking(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def write_waking(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Write sched_waking(task), which is passed on the waker's cpu."""
         event = tracing.reserve(program)
         self.begin(program, tracing)
@@ -71,7 +72,7 @@ class Wakeups(Tracer):
         program.label("done")
         program.leave(0)
 
-    def begin(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def begin(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Emit what sets R6 to the context, R7 to who is woken, R8 to the task that runs, R9 to the cpu's context.
 
         A wakeup that is not the target's goes to `done`.
@@ -79,7 +80,10 @@ class Wakeups(Tracer):
         program.move(R6, R1)
         program.read_argument(R7, R6, 0)
         program.point_to_current(R8)
-        read_cpu_context(program, R9)
+        if isinstance(program, KernelAssembly):
+            read_cpu_context(program, R9)
+        else:
+            _guess_context(program)
         keeper = tracing.tasks.filter
         if isinstance(keeper, AnyTask):
             return
@@ -90,7 +94,7 @@ class Wakeups(Tracer):
         keeper.keep(program, R8, "done")
         program.label("kept")
 
-    def describe(self, program: KernelAssembly, event: Record) -> None:
+    def describe(self, program: TaskAssembly, event: Record) -> None:
         """Emit what sets the labels in a record that is all zero."""
         self._set_task(program, event, "wakee", R7)
         if "cpu" in self._names:
@@ -107,26 +111,40 @@ class Wakeups(Tracer):
         self._set_interrupt(program, event)
         program.label("described")
 
-    def _set_task(self, program: KernelAssembly, event: Record, party: str, task: Register) -> None:
-        for suffix, field in _NUMBERS.items():
-            if party + suffix in self._names:
-                program.read_field(R1, task, "task_struct", field)
-                program.set(event, party + suffix, R1)
+    def _set_task(self, program: TaskAssembly, event: Record, party: str, task: Register) -> None:
+        if party in self._names:
+            program.read_thread(R1, task)
+            program.set(event, party, R1)
+        if f"{party}_pid" in self._names:
+            program.read_process(R1, task)
+            if not isinstance(program, KernelAssembly):
+                with program.when(R1, "==", 0):
+                    program.move(R1, ABSENT)
+            program.set(event, f"{party}_pid", R1)
         if f"{party}_comm" in self._names:
-            program.copy_field(event, f"{party}_comm", task, "task_struct", "comm")
+            program.copy_comm(event, f"{party}_comm", task)
 
-    def _set_interrupt(self, program: KernelAssembly, event: Record) -> None:
+    def _set_interrupt(self, program: TaskAssembly, event: Record) -> None:
         """Set what an interrupt is, in whose place it is served; as a waker it is number 0, with no process or name."""
         if "waker_pid" in self._names:
             program.set(event, "waker_pid", ABSENT)
         if "served_in_tid" in self._names:
-            program.read_field(R1, R8, "task_struct", "pid")
+            program.read_thread(R1, R8)
             program.set(event, "served_in_tid", R1)
         for kind, context in (("irq", CpuContext.HARDIRQ), ("softirq", CpuContext.SOFTIRQ)):
             if kind in self._names:
                 with program.when(R9, "==", context):
                     self._served.read(program, R1, kind)
                     program.set(event, kind, R1)
+
+
+def _guess_context(program: TaskAssembly) -> None:
+    """Set R9 to the cpu's context as far as R8 tells it: nobody but an interrupt wakes on an idle cpu."""
+    end = program.make_label("context")
+    program.move(R9, CpuContext.TASK)
+    program.jump_if(R8, "!=", 0, end)
+    program.move(R9, CpuContext.HARDIRQ)
+    program.label(end)
 
 
 class WakeupTimes(Wakeups):
@@ -142,13 +160,11 @@ class WakeupTimes(Wakeups):
         """Load what forgets threads, what sees them woken, and what sees them run."""
         self._state = np.dtype([("woken_ns", "u8"), *((label.name, label.layout) for label in self.labels)])
         self._states = tracing.hold(TaskStates("woken", self._state))
-        tracing.count_lost(self._states.lost, f"threads found no room among the {MOST_THREADS} that were woken")
-        for program, hook in self._states.write_programs(tracing.types):
-            tracing.programs.load(program, hook)
-        tracing.load_tracepoint("sched_switch", lambda program: self.write_switch(program, tracing))
+        tracing.load_states(self._states)
+        tracing.load_event("sched_switch", lambda program: self.write_switch(program, tracing))
         super().load(tracing)
 
-    def write_waking(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def write_waking(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Write sched_waking(task)."""
         event, woken = tracing.reserve(program), program.reserve(self._state)
         self.begin(program, tracing)
@@ -156,11 +172,12 @@ class WakeupTimes(Wakeups):
         self.describe(program, woken)
         read_clock(program, R9)
         program.set(woken, "woken_ns", R9)
-        # One that has not left its cpu may go on there, without a switch, even from within the scheduler.
-        program.read_field(R1, R7, "task_struct", "on_cpu")
-        program.jump_if(R1, "==", 0, "waits")
-        self._copy_labels(program, event, woken)
-        program.jump("untimed")
+        if isinstance(program, KernelAssembly):
+            # One that has not left its cpu may go on there, without a switch, even from within the scheduler.
+            program.read_field(R1, R7, "task_struct", "on_cpu")
+            program.jump_if(R1, "==", 0, "waits")
+            self._copy_labels(program, event, woken)
+            program.jump("untimed")
 
         program.label("waits")
         self._states.look_up(program, R7)
@@ -182,19 +199,19 @@ class WakeupTimes(Wakeups):
         program.label("done")
         program.leave(0)
 
-    def write_switch(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def write_switch(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Write sched_switch(preempt, prev, next)."""
         event = tracing.reserve(program)
         program.move(R6, R1)
+        if not isinstance(program, KernelAssembly):
+            # One that leaves its cpu as it was woken had not left it then, and went on without a switch.
+            program.read_argument(R7, R6, 1)
+            self._take(program, event, "arriving")
+            program.set(event, "wake_to_run_ns", ABSENT)
+            tracing.write(program, event, R7, R6, at=R9)
+            program.label("arriving")
         program.read_argument(R7, R6, 2)
-        self._states.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "done")
-        program.move(R8, R0)
-        woken = Record(R8, self._state)
-        program.get(R9, woken, "woken_ns")
-        program.jump_if(R9, "==", 0, "done")
-        program.set(woken, "woken_ns", 0)
-        self._copy_labels(program, event, woken)
+        self._take(program, event, "done")
         read_clock(program, R0)
         program.compute(R0, "-=", R9)
         program.set(event, "wake_to_run_ns", R0)
@@ -202,7 +219,18 @@ class WakeupTimes(Wakeups):
         program.label("done")
         program.leave(0)
 
-    def _copy_labels(self, program: KernelAssembly, event: Record, woken: Record) -> None:
+    def _take(self, program: TaskAssembly, event: Record, otherwise: str) -> None:
+        """Emit what takes the wakeup of the task in R7, made at R9; goes to a label where it was not woken."""
+        self._states.look_up(program, R7)
+        program.jump_if(R0, "==", 0, otherwise)
+        program.move(R8, R0)
+        woken = Record(R8, self._state)
+        program.get(R9, woken, "woken_ns")
+        program.jump_if(R9, "==", 0, otherwise)
+        program.set(woken, "woken_ns", 0)
+        self._copy_labels(program, event, woken)
+
+    def _copy_labels(self, program: TaskAssembly, event: Record, woken: Record) -> None:
         for label in self.labels:
             program.copy_words(event, woken, label.name)
 
