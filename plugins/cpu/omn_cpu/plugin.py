@@ -40,6 +40,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("cpu.throttled", "fs:cgroup1:cpu.stat", "omn_cpu.throttled:Cgroup1Throttled"),
         CollectorRow("cpu.steal", "fs:proc:stat", "omn_cpu.machine_time:MachineSteal"),
         CollectorRow("cpu.oncpu_time", "bpf:tp_btf", "omn_cpu.run_time:RunTimes"),
+        CollectorRow("cpu.oncpu_time", "bpf:tp", "omn_cpu.run_time:RunTimes"),
         CollectorRow(
             "cpu.oncpu_time",
             "fs:proc:schedstat",

@@ -51,8 +51,8 @@ class Calls(SpanRecords):
         """Load the programs, and what forgets threads."""
         self.load_states(self._states)
         written = CallPrograms(self, self._states, self._paths, self._unknown)
-        self.load_tracepoint("sys_exit", written.write_exit)
-        self.load_tracepoint("sys_enter", written.write_enter)
+        self.load_event("sys_exit", written.write_exit)
+        self.load_event("sys_enter", written.write_enter)
 
     def detach(self) -> None:
         """Keep how many calls returned that were not seen to begin."""

@@ -36,18 +36,24 @@ def omn_collectors() -> Sequence[CollectorRow]:
         CollectorRow("proc.exit", "bpf:tp", "omn_proc.recorded:Exits", several_processes=True),
         CollectorRow("proc.exit", "netlink:proc", "omn_proc.lives:Exits", several_processes=True),
         CollectorRow("proc.syscall", "bpf:raw_tp", "omn_proc.syscalls:SystemCalls", several_processes=True),
-        CollectorRow(
-            "proc.calls",
-            "bpf:raw_tp",
-            "omn_proc.calls:Calls",
-            several_processes=True,
-            reads_stacks=True,
-            walks=("fp", "none"),
-            symbols=("none", "local", "debuginfod"),
-        ),
+        CollectorRow("proc.syscall", "bpf:tp", "omn_proc.syscalls:SystemCalls", several_processes=True),
+        _trace_calls("bpf:raw_tp"),
+        _trace_calls("bpf:tp"),
         CollectorRow("proc.signals", "bpf:raw_tp", "omn_proc.traced:Signals", several_processes=True),
         CollectorRow("proc.signals", "bpf:tp", "omn_proc.recorded:Signals", several_processes=True),
     ]
+
+
+def _trace_calls(backend: str) -> CollectorRow:
+    return CollectorRow(
+        "proc.calls",
+        backend,
+        "omn_proc.calls:Calls",
+        several_processes=True,
+        reads_stacks=True,
+        walks=("fp", "none"),
+        symbols=("none", "local", "debuginfod"),
+    )
 
 
 @hookimpl

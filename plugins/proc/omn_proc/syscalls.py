@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import Columns, make_named_column, make_number_column, make_text_column
 from omn_kernel.bpf.identity import PROCESS_FIELDS, copy_process, make_process_column
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.pieces import compute_bucket, read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.cgroup_names import CgroupNames
 from omn_kernel.syscalls import name_syscall
 
 from omn_core.api import BoundTarget, Column
-from omn_proc.programs.calls import BEGUN, hook_calls, open_begun, write_enter
+from omn_proc.programs.calls import BEGUN, NumberedBegun, hook_calls, open_begun, write_enter
 
 _COMPAT_BIT = 32
 _LAST_ERROR = -4096
@@ -45,16 +47,23 @@ class SystemCalls(RowCollector):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Write the programs where calls are entered and where they return."""
-        self._begun = self.hold(open_begun(self.types))
+        self._begun = self.hold(NumberedBegun() if self.reads_records else open_begun(self.types))
         self.count_lost(self._begun.lost, "calls began where the kernel had no memory to keep when")
         self._cgroups = CgroupNames()
-        exits, enters = (hook_calls(name, self._begun, self.types) for name in ("sys_exit", "sys_enter"))
-        self.programs.load(self._write_exit(), exits)
-        self.programs.load(write_enter(self._begun, self.tasks.filter, self.types), enters)
+        self._load("sys_exit", self._write_exit)
+        self._load("sys_enter", lambda program: write_enter(program, self._begun, self.tasks.filter))
 
-    def _write_exit(self) -> KernelAssembly:
+    def _load(self, name: str, write: Callable[[TaskAssembly], None]) -> None:
+        """Load a program, with pointers as the calls that are kept take them."""
+        if self.reads_records:
+            self.load_event(name, write)
+            return
+        program = KernelAssembly(f"omn_{name}", self.types, has_typed_pointers=self._begun.has_typed_pointers)
+        write(program)
+        self.programs.load(program, hook_calls(name, self._begun, self.types))
+
+    def _write_exit(self, program: TaskAssembly) -> None:
         """Write the program on sys_exit(registers, result)."""
-        program = KernelAssembly("count_call", self.types, has_typed_pointers=self._begun.has_typed_pointers)
         key, empty = program.reserve(self.key), program.reserve(self.row)
         program.move(R6, R1)
         program.point_to_current(R7)
@@ -79,9 +88,8 @@ class SystemCalls(RowCollector):
             program.add_to(Record(R0, self.row), "total_ns", R9)
         program.label("done")
         program.leave(0)
-        return program
 
-    def _set_call(self, program: KernelAssembly, key: Record, call: Record) -> None:
+    def _set_call(self, program: TaskAssembly, key: Record, call: Record) -> None:
         """Emit which call it was, how it ended and how long it took, of which R9 has the nanoseconds."""
         program.get(R1, call, "number")
         program.set(key, "number", R1)
@@ -94,7 +102,7 @@ class SystemCalls(RowCollector):
         compute_bucket(program, R1, R2, R3)
         program.set(key, "bucket", R1)
 
-    def _set_task(self, program: KernelAssembly, key: Record) -> None:
+    def _set_task(self, program: TaskAssembly, key: Record) -> None:
         """Emit who made it, the task and its cgroup only where the answer tells them apart."""
         program.call("get_current_pid_tgid")
         if self._divides_by("task"):
@@ -104,12 +112,14 @@ class SystemCalls(RowCollector):
         program.point_at(R1, key, "comm")
         program.move(R2, self.key["comm"].itemsize)
         program.call("get_current_comm")
-        if self._divides_by("cgroup"):
+        if isinstance(program, KernelAssembly) and self._divides_by("cgroup"):
             program.read_field(R1, R7, "task_struct", "cgroups.dfl_cgrp.kn.id")
             program.set(key, "cgroup", R1)
 
-    def _fill(self, program: KernelAssembly, row: Record) -> None:
+    def _fill(self, program: TaskAssembly, row: Record) -> None:
         """Emit what a new row says of its process, where the answer can show it."""
+        if not isinstance(program, KernelAssembly):
+            return
         if self.resolved.shows("proc"):
             copy_process(program, row, R7)
         if self.resolved.shows("ppid"):

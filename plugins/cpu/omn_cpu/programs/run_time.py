@@ -5,7 +5,7 @@ It does so at ticks, at switches, and where somebody asks for the time of a task
 
 from __future__ import annotations
 
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R1, R6, R7
 from omn_kernel.bpf.tracing import Tracer, Tracing
 
@@ -17,9 +17,9 @@ class RunTime(Tracer):
 
     def load(self, tracing: Tracing) -> None:
         """Load what sees time added."""
-        tracing.load_tracepoint("sched_stat_runtime", lambda program: self.write_runtime(program, tracing))
+        tracing.load_event("sched_stat_runtime", lambda program: self.write_runtime(program, tracing))
 
-    def write_runtime(self, program: KernelAssembly, tracing: Tracing) -> None:
+    def write_runtime(self, program: TaskAssembly, tracing: Tracing) -> None:
         """Write sched_stat_runtime(task, nanoseconds), before Linux 6.8 with the task's virtual time besides."""
         event = tracing.reserve(program)
         program.move(R6, R1)

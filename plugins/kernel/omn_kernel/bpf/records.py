@@ -18,6 +18,8 @@ from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 from omn_kernel.tracepoints import RecordField, read_format
 
 _BITS, _WORD = 32, 8
+_TEXT_PLACE, _PLACE_BITS = 4, 0xFFFF
+"""How wide a field is that says where a text lies (__data_loc), and which bits say it; the others are its length."""
 _ONE_CALL = 16
 """Where the arguments begin in the record of one call (struct syscall_trace_enter), each of a word."""
 
@@ -110,11 +112,27 @@ class RecordedAssembly(TaskAssembly):
     def copy_comm(self, record: Record, field: str, task: Register) -> None:
         """Copy the name from the record, or ask the helper where it does not tell of the task."""
         told = self._told[task]
+        if told.comm is not None:
+            self.copy_text(record, field, told.context, told.comm)
+            return
         self.point_at(R1, record, field)
         self.move(R2, record.locate(field)[1])
-        if told.comm is None:
-            self.call("get_current_comm")
-            return
-        self.move(R3, told.context)
-        self.compute(R3, "+=", told.comm.offset)
-        self.call("probe_read_kernel")
+        self.call("get_current_comm")
+
+    def copy_text(self, target: Record, field: str, context: Register, source: RecordField) -> None:
+        """Copy a text that lies in the record or, of a length of its own, behind it, into a field that is all zero.
+
+        R0 to R5 hold nothing after it.
+        """
+        size = target.locate(field)[1]
+        if source.size == _TEXT_PLACE:
+            self.read_record(R3, context, source)
+            self.compute(R3, "&=", _PLACE_BITS)
+            self.compute(R3, "+=", context)
+        else:
+            self.move(R3, context)
+            self.compute(R3, "+=", source.offset)
+            size = min(size, source.size)
+        self.move(R2, size)
+        self.point_at(R1, target, field)
+        self.call("probe_read_kernel_str")

@@ -15,7 +15,7 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import StackedRecords
 from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat
@@ -80,7 +80,7 @@ class CallPrograms:
     paths: Map
     unknown: LostCounter
 
-    def write_enter(self, program: KernelAssembly) -> None:
+    def write_enter(self, program: TaskAssembly) -> None:
         """Write sys_enter(registers, number)."""
         call = program.reserve(self.states.state)
         program.move(R6, R1)
@@ -98,13 +98,13 @@ class CallPrograms:
         self._read_path(program, call)
         program.jump("begin")
         program.label("compat")
-        if program.has_field("pt_regs", "orig_ax"):
+        if isinstance(program, KernelAssembly) and program.has_field("pt_regs", "orig_ax"):
             self._leave_endless(program, is_compat=True)
             self._set_arguments(program, call, is_compat=True)
         program.label("begin")
         program.move(R1, PENDING)
         program.set(call, "result", R1)
-        program.read_field(R1, R7, "task_struct", "tgid")
+        program.read_process(R1, R7)
         program.set(call, "process", R1)
         self.collector.task_fields.write(program, call, R7)
         self.collector.take_stack(program, call, R6)
@@ -114,18 +114,18 @@ class CallPrograms:
         program.label("done")
         program.leave(0)
 
-    def _leave_endless(self, program: KernelAssembly, *, is_compat: bool) -> None:
+    def _leave_endless(self, program: TaskAssembly, *, is_compat: bool) -> None:
         for name in _ENDLESS:
             number = find_syscall(name, is_compat=is_compat)
             if number is not None:
                 program.jump_if(R9, "==", number, "done")
 
-    def _set_arguments(self, program: KernelAssembly, call: Record, *, is_compat: bool) -> None:
+    def _set_arguments(self, program: TaskAssembly, call: Record, *, is_compat: bool) -> None:
         for position, name in enumerate(ARGUMENTS):
             read_call_argument(program, R1, R8, position, is_compat=is_compat)
             program.set(call, name, R1)
 
-    def _read_path(self, program: KernelAssembly, call: Record) -> None:
+    def _read_path(self, program: TaskAssembly, call: Record) -> None:
         """Read the path that the call of R9 names, where it names one."""
         number, end = program.reserve(_NUMBER), program.make_label("path")
         program.set(number, "number", R9)
@@ -144,7 +144,7 @@ class CallPrograms:
         program.set(call, "path_bytes", R0)
         program.label(end)
 
-    def _leave_born(self, program: KernelAssembly) -> None:
+    def _leave_born(self, program: TaskAssembly) -> None:
         """Leave out a task's first return, of the call that its parent made: it has begun nothing."""
         counted = program.make_label("counted")
         program.read_argument(R1, R6, 1)
@@ -157,7 +157,7 @@ class CallPrograms:
                 program.jump_if(R9, "==", number, "done")
         program.label(counted)
 
-    def write_exit(self, program: KernelAssembly) -> None:
+    def write_exit(self, program: TaskAssembly) -> None:
         """Write sys_exit(registers, result)."""
         program.move(R6, R1)
         program.point_to_current(R7)

@@ -16,7 +16,7 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R4, R6, R7, R8, Register
 from omn_kernel.bpf.system_calls import read_compat
 from omn_kernel.btf.fields import has_field
@@ -43,11 +43,11 @@ class Begun(ABC):
         self.lost = LostCounter()
 
     @abstractmethod
-    def make(self, program: KernelAssembly, task: Register) -> None:
+    def make(self, program: TaskAssembly, task: Register) -> None:
         """Emit what sets R0 to the call of a task, made where it has none; zero where that has no room, counted."""
 
     @abstractmethod
-    def find(self, program: KernelAssembly, task: Register) -> None:
+    def find(self, program: TaskAssembly, task: Register) -> None:
         """Emit what sets R0 to the call of a task, zero where it was in none that was seen to begin."""
 
     def close(self) -> None:
@@ -64,17 +64,17 @@ class TaskBegun(Begun):
     def __init__(self) -> None:
         super().__init__(Map(MapType.TASK_STORAGE, "begun", np.int32, BEGUN, 0))
 
-    def make(self, program: KernelAssembly, task: Register) -> None:
+    def make(self, program: TaskAssembly, task: Register) -> None:
         """Emit the look-up that makes what it does not find."""
         self._look_up(program, task, _CREATE)
         with program.when(R0, "==", 0):
             self.lost.emit_count(program)
 
-    def find(self, program: KernelAssembly, task: Register) -> None:
+    def find(self, program: TaskAssembly, task: Register) -> None:
         """Emit the look-up."""
         self._look_up(program, task, 0)
 
-    def _look_up(self, program: KernelAssembly, task: Register, flags: int) -> None:
+    def _look_up(self, program: TaskAssembly, task: Register, flags: int) -> None:
         program.load_map(R1, self._table)
         program.move(R2, task)
         program.move(R3, 0)
@@ -90,7 +90,7 @@ class NumberedBegun(Begun):
     def __init__(self) -> None:
         super().__init__(Map(MapType.LRU_HASH, "begun", _TASK, BEGUN, MOST_TASKS))
 
-    def make(self, program: KernelAssembly, task: Register) -> None:
+    def make(self, program: TaskAssembly, task: Register) -> None:
         """Emit the look-up, and where it finds nothing the entry that it finds then."""
         empty, end = program.reserve(BEGUN), program.make_label("begun")
         key = self._look_up(program, task)
@@ -102,13 +102,13 @@ class NumberedBegun(Begun):
         self.lost.emit_count(program)
         program.label(end)
 
-    def find(self, program: KernelAssembly, task: Register) -> None:
+    def find(self, program: TaskAssembly, task: Register) -> None:
         """Emit the look-up."""
         self._look_up(program, task)
 
-    def _look_up(self, program: KernelAssembly, task: Register) -> Record:
+    def _look_up(self, program: TaskAssembly, task: Register) -> Record:
         key = program.reserve(_TASK)
-        program.read_field(R1, task, "task_struct", "pid")
+        program.read_thread(R1, task)
         program.set(key, "task", R1)
         program.look_up(self._table, key)
         return key
@@ -119,9 +119,8 @@ def open_begun(types: Btf) -> Begun:
     return TaskBegun() if has_field(types, "task_struct", "bpf_storage") else NumberedBegun()
 
 
-def write_enter(begun: Begun, tasks: TaskFilter, types: Btf) -> KernelAssembly:
+def write_enter(program: TaskAssembly, begun: Begun, tasks: TaskFilter) -> None:
     """Write the program on sys_enter(registers, number)."""
-    program = KernelAssembly("enter_call", types, has_typed_pointers=begun.has_typed_pointers)
     program.move(R6, R1)
     program.point_to_current(R7)
     tasks.keep(program, R7, otherwise="done")
@@ -137,7 +136,6 @@ def write_enter(begun: Begun, tasks: TaskFilter, types: Btf) -> KernelAssembly:
     program.set(call, "ns", R1)
     program.label("done")
     program.leave(0)
-    return program
 
 
 def hook_calls(name: str, begun: Begun, types: Btf) -> AnyHook:

@@ -22,8 +22,6 @@ _SERVED = np.dtype([("begun_ns", np.uint64), ("raised_ns", np.uint64), ("waited_
 _PLACE = np.dtype([("place", np.uint32)])
 _INTEGER = 0x7FFFFFFF
 _NAME_BYTES = 32
-_PLACE_BITS = 0xFFFF
-"""Of a text's field in a record, where in it the text lies; above them stands how long it is."""
 
 
 class ServedInterrupts(Tracer):
@@ -130,12 +128,7 @@ class LineInterrupts(ServedInterrupts):
         """Keep what the handler is called where the record says it, which it does of the beginning alone."""
         if not isinstance(program, RecordedAssembly):
             return
-        program.read_record(R3, R6, program.fields["name"])
-        program.compute(R3, "&=", _PLACE_BITS)
-        program.compute(R3, "+=", R6)
-        program.move(R2, _NAME_BYTES)
-        program.point_at(R1, served, "description")
-        program.call("probe_read_kernel_str")
+        program.copy_text(served, "description", R6, program.fields["name"])
 
     def describe(self, program: TaskAssembly, event: Record, served: Record) -> None:
         """Set the line, and what its handler is called."""
