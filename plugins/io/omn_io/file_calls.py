@@ -49,9 +49,7 @@ def load_calls(
 
 
 def describe_paths(lost: int, files: OpenFiles) -> tuple[str, ...]:
-    """Say which files are named by their number alone, and why."""
-    if files.shows_path and not files.has_paths:
-        return ("this kernel cannot check a program that reads paths: files are named by device and inode",)
+    """Say which files are named by their number alone."""
     return (f"{lost} events are of files beyond {files.most}, which are named by device and inode",) if lost else ()
 
 

@@ -21,10 +21,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def find_named(rows: list[dict[str, Any]], path: Path, root: Path = Path("/")) -> list[dict[str, Any]]:
-    """Return the rows of a file, by its path from a root, or before Linux 6.9 by its number."""
-    status = path.stat()
-    number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}:{status.st_ino}"
-    return [row for row in rows if row.get("file") in (f"/{path.relative_to(root)}", number)]
+    """Return the rows of a file, by its path from a root."""
+    return [row for row in rows if row.get("file") == f"/{path.relative_to(root)}"]
 
 
 @pytest.mark.spec("KRN-9")

@@ -31,7 +31,7 @@ _MOST_PARTS = 24
 _TEXT_BYTES, _NAME_BYTES = 1 << 9, 1 << 8
 _PATH = np.dtype([("used", "u4"), ("is_cut", "u2"), ("is_rootless", "u2"), ("text", f"V{_TEXT_BYTES + _NAME_BYTES}")])
 """A path's parts from its last to its first, each with its zero byte: `used` bytes of them."""
-_WALK = np.dtype([("dentry", "u8"), ("mount", "u8"), ("used", "u8")])
+_WALK = np.dtype([("dentry", "u8"), ("mount", "u8")])
 _ANONYMOUS = 0x09041934
 """ANON_INODE_FS_MAGIC of <linux/magic.h>: descriptors that no file stands behind, such as an eventfd."""
 _MINOR_BITS = 20
@@ -61,7 +61,6 @@ class OpenFiles:
         self._paths = Map(MapType.HASH, "paths", _KEY, _PATH, most)
         self._empty = Map(MapType.ARRAY, "no_path", np.uint32, _PATH, 1)
         self.lost = LostCounter()
-        self.has_paths = True
         self._read: dict[_File, str] = {}
 
     def close(self) -> None:
@@ -78,7 +77,6 @@ class OpenFiles:
         """
         if not self.layout:
             return
-        self.has_paths = _can_walk(program)
         end = program.make_label("file")
         self._write_file(program, task, end)
         program.read_field(R8, R9, "file", "f_inode", is_copied=True)
@@ -93,8 +91,7 @@ class OpenFiles:
         program.set(record, "device", R1)
         program.read_field(R8, R8, "super_block", "s_magic", is_copied=True)
         self._skip_unnamed(program, record, end)
-        if self.has_paths:
-            self._write_path(program, record, end, has_mount=True)
+        self._write_path(program, record, end, has_mount=True)
         program.label(end)
 
     def write_inode(self, program: KernelAssembly, record: Record) -> None:
@@ -113,8 +110,7 @@ class OpenFiles:
         program.read_field(R1, R8, "inode", "i_sb", is_copied=True)
         program.read_field(R1, R1, "super_block", "s_dev", is_copied=True)
         program.set(record, "device", R1)
-        self.has_paths = _can_walk(program)
-        if not self.shows_path or not self.has_paths:
+        if not self.shows_path:
             program.label(end)
             return
         program.read_field(R9, R8, "inode", "i_dentry.first", is_copied=True)
@@ -174,7 +170,6 @@ class OpenFiles:
             program.jump(end)
         program.move(R8, R0)
         walk = program.reserve(_WALK)
-        program.set(walk, "used", 0)
         program.get(R1, record, "dentry")
         program.set(walk, "dentry", R1)
         if has_mount:
@@ -187,7 +182,8 @@ class OpenFiles:
     def _write_walk(self, program: KernelAssembly, walk: Record, path: Record, *, has_mount: bool) -> None:
         """Emit the walk from an entry to the root, of the mounts as d_path goes or of its file system.
 
-        R9 counts its steps.
+        R9 counts its steps. What the path has used stands in the map alone: the verifier keeps ways through the steps
+        apart that differ in a number on the stack, and has more of them to follow with every step.
         """
         step, inside, onward, done = (program.make_label(name) for name in ("step", "inside", "onward", "done"))
         program.move(R9, 0)
@@ -211,8 +207,6 @@ class OpenFiles:
         program.jump_if(R9, "<", _MOST_PARTS, step)
         program.set(path, "is_cut", 1)
         program.label(done)
-        program.get(R1, walk, "used")
-        program.set(path, "used", R1)
 
     def _write_crossing(self, program: KernelAssembly, walk: Record, done: str) -> None:
         """Emit what goes from a mount's root to where it is mounted; the last one is mounted on itself."""
@@ -230,15 +224,15 @@ class OpenFiles:
         program.get(R1, walk, "dentry")
         program.read_field(R3, R1, "dentry", "d_name.name", is_copied=True)
         program.point_at(R1, path, "text")
-        program.get(R2, walk, "used")
+        program.get(R2, path, "used")
         program.compute(R2, "&=", _TEXT_BYTES - 1)
         program.compute(R1, "+=", R2)
         program.move(R2, _NAME_BYTES)
         program.call("probe_read_kernel_str")
         program.jump_if(R0, "s<=", 0, done)
-        program.get(R1, walk, "used")
+        program.get(R1, path, "used")
         program.compute(R1, "+=", R0)
-        program.set(walk, "used", R1)
+        program.set(path, "used", R1)
         program.get(R1, walk, "dentry")
         program.read_field(R1, R1, "dentry", "d_parent", is_copied=True)
         program.get(R2, walk, "dentry")
@@ -246,7 +240,7 @@ class OpenFiles:
         with program.when(R1, "==", R2):
             program.set(path, "is_rootless", 1)
             program.jump(done)
-        program.get(R1, walk, "used")
+        program.get(R1, path, "used")
         with program.when(R1, ">=", _TEXT_BYTES):
             program.set(path, "is_cut", 1)
             program.jump(done)
@@ -291,14 +285,6 @@ class OpenFiles:
         if path is not None and path.startswith("["):
             return path.strip("[]")
         return _KINDS.get(stat.S_IFMT(mode), "anon_inode") if mode else None
-
-
-def _can_walk(program: KernelAssembly) -> bool:
-    """Return whether the kernel checks the walk of a path in time: those of 5.10 and 6.1 took minutes, emulated.
-
-    The field is Linux 6.9's, with which the walk was seen to be checked.
-    """
-    return program.has_field("bpf_verifier_state", "may_goto_depth")
 
 
 def _find_alias(program: KernelAssembly) -> str:
