@@ -33,6 +33,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("net.socket", "fs:proc:sockstat", "omn_net.protocols:SocketCounts"),
         CollectorRow("net.backlog", "fs:proc:softnet_stat", "omn_net.cpu_work:Backlog"),
         CollectorRow("net.softirq", "bpf:raw_tp", "omn_net.softirqs:SoftirqWork"),
+        CollectorRow("net.softirq", "bpf:tp", "omn_net.softirqs:SoftirqWork"),
         CollectorRow("net.softirq", "fs:proc:softirqs", "omn_net.cpu_work:NetworkSoftInterrupts"),
         CollectorRow("net.tcp.state", "nl:sock_diag", "omn_net.tcp_states:ListedStates"),
         CollectorRow("net.tcp.state", "nl:sock_diag:fd", "omn_net.tcp_states:HeldStates", **held),

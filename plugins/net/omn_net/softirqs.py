@@ -14,7 +14,7 @@ from omn_kernel.bpf.columns import Columns, make_named_column, make_number_colum
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R9
 from omn_kernel.bpf.streaming import StreamCollector
 from omn_kernel.sysfs import read_cpus
@@ -32,17 +32,17 @@ class Softirqs(ProgramCollector, ABC):
     _unknown = 0
 
     @abstractmethod
-    def write_end(self, program: KernelAssembly) -> None:
+    def write_end(self, program: TaskAssembly) -> None:
         """Emit what becomes of one that ended (`NetworkSoftirqs.write_exit`)."""
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs, on the end before on the beginning."""
         self._cpus = target.cpus
         self._softirqs = self.hold(NetworkSoftirqs(target.cpus))
-        self.load_tracepoint(
+        self.load_event(
             "softirq_exit", lambda program: self._softirqs.write_exit(program, lambda: self.write_end(program))
         )
-        self.load_tracepoint("softirq_entry", self._softirqs.write_entry)
+        self.load_event("softirq_entry", self._softirqs.write_entry)
 
     def detach(self) -> None:
         """Keep how many were not seen to begin."""
@@ -59,7 +59,7 @@ class SoftirqRecords(Softirqs, StreamCollector):
 
     record = np.dtype([("ns", "u8"), ("time_ns", "u8"), ("cpu", "u4"), ("kind", "u4")])
 
-    def write_end(self, program: KernelAssembly) -> None:
+    def write_end(self, program: TaskAssembly) -> None:
         """Emit what hands it over."""
         record = program.reserve(self.record)
         program.set(record, "time_ns", R9)
@@ -96,7 +96,7 @@ class SoftirqSums(Softirqs):
         self._sums = self.hold(Map(MapType.PERCPU_ARRAY, "softirqs", _PLACE, _SUMS, len(KINDS)))
         self._read = np.zeros((len(KINDS), len(read_cpus("/", "possible"))), _SUMS)
 
-    def write_end(self, program: KernelAssembly) -> None:
+    def write_end(self, program: TaskAssembly) -> None:
         """Emit what adds it up."""
         place = program.reserve(_PLACE)
         program.set(place, "place", R7)

@@ -14,7 +14,7 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 
 NET_TX, NET_RX = 2, 3
@@ -38,7 +38,7 @@ class NetworkSoftirqs:
         self._begun.close()
         self.unknown.close()
 
-    def write_entry(self, program: KernelAssembly) -> None:
+    def write_entry(self, program: TaskAssembly) -> None:
         """Write softirq_entry(number)."""
         self._find(program)
         read_clock(program, R0)
@@ -46,7 +46,7 @@ class NetworkSoftirqs:
         program.label("done")
         program.leave(0)
 
-    def write_exit(self, program: KernelAssembly, hand_over: Callable[[], None]) -> None:
+    def write_exit(self, program: TaskAssembly, hand_over: Callable[[], None]) -> None:
         """Write softirq_exit(number).
 
         `hand_over` emits what becomes of it: R6 holds the context then, R7 the kind, as its place in `KINDS`, and R9
@@ -65,7 +65,7 @@ class NetworkSoftirqs:
         program.label("done")
         program.leave(0)
 
-    def _find(self, program: KernelAssembly) -> None:
+    def _find(self, program: TaskAssembly) -> None:
         """Set R6 to the context, R7 to the kind and R8 to where this cpu's began; done where it is another's."""
         here, place = program.make_label("here"), program.reserve(_PLACE)
         program.move(R6, R1)
