@@ -13,11 +13,11 @@ from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.columns import Columns, make_named_column
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.open_files import OpenFiles
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.stacked import StackedRecords
-from omn_kernel.bpf.task_states import MOST_THREADS, TaskStates
+from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import STAMP
 from omn_kernel.error_names import name_error
@@ -36,15 +36,13 @@ def load_calls(
     calls: Calls,
     files: OpenFiles,
     states: TaskStates,
-    hand_over: Callable[[KernelAssembly, Record], None],
+    hand_over: Callable[[TaskAssembly, Record], None],
 ) -> FileCalls:
     """Load the programs of some calls, the last of them first: none is seen to begin without its end."""
     written = collector.hold(FileCalls(calls, collector.tasks.filter, files, states))
-    collector.count_lost(states.lost, f"threads found no room among the {MOST_THREADS} that are remembered")
-    for program, hook in states.write_programs(collector.types):
-        collector.programs.load(program, hook)
-    collector.load_tracepoint("sys_exit", lambda program: written.write_exit(program, hand_over))
-    collector.load_tracepoint("sys_enter", written.write_enter)
+    collector.load_states(states)
+    collector.load_event("sys_exit", lambda program: written.write_exit(program, hand_over))
+    collector.load_event("sys_enter", written.write_enter)
     return written
 
 
@@ -83,9 +81,9 @@ class FileCallRecords(StackedRecords):
         """Load the programs where calls are entered and where they return."""
         self._programs = load_calls(self, self._calls, self._files, self._states, self._hand_over)
 
-    def _hand_over(self, program: KernelAssembly, call: Record) -> None:
+    def _hand_over(self, program: TaskAssembly, call: Record) -> None:
         self.take_stack(program, call, R6)
-        program.read_field(R1, R7, "task_struct", "tgid")
+        program.read_process(R1, R7)
         program.set(call, "process", R1)
         self.task_fields.write(program, call, R7)
         self.transport.write(program, call, R6)
@@ -157,7 +155,7 @@ class FileCallRows(RowCollector):
         self._programs = load_calls(self, self._calls, self._files, self._states, self._hand_over)
         self._fields.look()
 
-    def _hand_over(self, program: KernelAssembly, call: Record) -> None:
+    def _hand_over(self, program: TaskAssembly, call: Record) -> None:
         key, empty = program.reserve(self.key), program.reserve(_ROW)
         failed, counted = program.make_label("failed"), program.make_label("counted")
         program.clear(key)

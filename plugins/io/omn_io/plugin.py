@@ -21,10 +21,12 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("io.bytes", "fs:cgroup2:io.stat", "omn_io.cgroup_transfers:UnifiedBytes"),
         CollectorRow("io.bytes", "fs:cgroup1:blkio", "omn_io.cgroup_transfers:LegacyBytes"),
         CollectorRow("io.bytes", "bpf:raw_tp", "omn_io.request_sums:Bytes", several_processes=True),
+        CollectorRow("io.bytes", "bpf:tp", "omn_io.request_sums:Bytes", several_processes=True),
         CollectorRow("io.iops", "fs:proc:diskstats", "omn_io.transfers:Requests"),
         CollectorRow("io.iops", "fs:cgroup2:io.stat", "omn_io.cgroup_transfers:UnifiedRequests"),
         CollectorRow("io.iops", "fs:cgroup1:blkio", "omn_io.cgroup_transfers:LegacyRequests"),
         CollectorRow("io.iops", "bpf:raw_tp", "omn_io.request_sums:Requests", several_processes=True),
+        CollectorRow("io.iops", "bpf:tp", "omn_io.request_sums:Requests", several_processes=True),
         CollectorRow("io.merges", "fs:proc:diskstats", "omn_io.transfers:Merges"),
         CollectorRow("io.util", "fs:proc:diskstats", "omn_io.busy:Busy"),
         CollectorRow("io.inflight", "fs:proc:diskstats", "omn_io.inflight:InFlight"),
@@ -35,8 +37,9 @@ def omn_collectors() -> list[CollectorRow]:
             several_processes=True,
             histogram_in_kernel=True,
         ),
-        _trace_calls("io.syscall", "Transfers"),
-        _trace_calls("io.fsync", "Syncs"),
+        CollectorRow("io.latency", "bpf:tp", "omn_io.request_latency:RequestLatency", several_processes=True),
+        *_trace_calls("io.syscall", "Transfers"),
+        *_trace_calls("io.fsync", "Syncs"),
         CollectorRow("io.writeback", "bpf:raw_tp", "omn_io.writeback:Writeback"),
         CollectorRow("io.pressure", "fs:proc:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow("io.pressure", "fs:cgroup2:pressure", "omn_io.pressure:IoPressure"),
@@ -46,13 +49,16 @@ def omn_collectors() -> list[CollectorRow]:
     ]
 
 
-def _trace_calls(source: str, name: str) -> CollectorRow:
-    return CollectorRow(
-        source,
-        "bpf:raw_tp",
-        f"omn_io.calls:{name}",
-        several_processes=True,
-        reads_stacks=True,
-        walks=("fp", "none"),
-        symbols=("none", "local", "debuginfod"),
-    )
+def _trace_calls(source: str, name: str) -> list[CollectorRow]:
+    return [
+        CollectorRow(
+            source,
+            backend,
+            f"omn_io.calls:{name}",
+            several_processes=True,
+            reads_stacks=True,
+            walks=("fp", "none"),
+            symbols=("none", "local", "debuginfod"),
+        )
+        for backend in ("bpf:raw_tp", "bpf:tp")
+    ]

@@ -66,6 +66,13 @@ class DeviceNames:
         return self._below.get(number, ())
 
 
+RECORDED_OPERATIONS = {
+    ord(letter): name
+    for letter, name in {"R": "read", "W": "write", "D": "discard", "E": "secure-erase", "F": "flush"}.items()
+}
+"""The operations that a record tells apart, by the letter (blk_fill_rwbs). One that writes is odd here too."""
+
+
 def read_operations(types: Btf) -> Mapping[int, str]:
     """Return the operations of requests on this kernel, by number: `read`, `write`, `flush`, `write-zeroes`.
 

@@ -12,7 +12,7 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import Columns, make_named_column
 from omn_kernel.bpf.filters import AnyTask
 from omn_kernel.bpf.maps import Entries
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R8
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.tasks import TaskFields
@@ -20,7 +20,7 @@ from omn_kernel.bpf.tasks import TaskFields
 from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
 from omn_io import transfers
 from omn_io.programs.requests import MOST_REQUESTS, OPERATION_BITS, RequestPrograms
-from omn_io.request_names import DeviceNames, find_device, read_operations
+from omn_io.request_names import RECORDED_OPERATIONS, DeviceNames, find_device, read_operations
 from omn_io.transfers import Account
 
 _ROW = np.dtype([("requests", "u8"), ("bytes", "u8")])
@@ -53,17 +53,18 @@ class RequestSums(RowCollector, ABC):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs on the life of a request, the last of them first: none is seen to begin without its end."""
-        self._operations = read_operations(self.types)
+        self._operations = RECORDED_OPERATIONS if self.reads_records else read_operations(self.types)
         self._devices = DeviceNames()
         self._devices.look()
         self._fields.look()
         tasks = None if isinstance(self.tasks.filter, AnyTask) else self.tasks.filter
-        self._requests = self.hold(RequestPrograms(self.types, tasks, self._fields, find_device(target)))
+        device = find_device(target)
+        self._requests = self.hold(RequestPrograms(tasks, self._fields, device, reads_records=self.reads_records))
         reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, were under way"
         self.count_lost(self._requests.lost, reason)
         self._requests.load(self, self._add)
 
-    def _add(self, program: KernelAssembly, seen: Record) -> None:
+    def _add(self, program: TaskAssembly, seen: Record) -> None:
         """Emit what adds a request, whose entry R8 points to, to its row."""
         key, empty = program.reserve(self.key), program.reserve(_ROW)
         end = program.make_label("added")

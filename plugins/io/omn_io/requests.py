@@ -10,14 +10,14 @@ import numpy.typing as npt
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import Columns, make_named_column, make_number_column
 from omn_kernel.bpf.filters import AnyTask
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R6
 from omn_kernel.bpf.streaming import StreamCollector
 from omn_kernel.bpf.tasks import TaskFields
 
 from omn_core.api import BoundTarget, Column, ResolvedRequest, RunContext
 from omn_io.programs.requests import MOST_REQUESTS, OPERATION_BITS, RequestPrograms, make_record
-from omn_io.request_names import DeviceNames, find_device, read_operations
+from omn_io.request_names import RECORDED_OPERATIONS, DeviceNames, find_device, read_operations
 
 _DIRECTIONS = frozenset({"read", "write", "discard", "flush"})
 
@@ -42,17 +42,17 @@ class Requests(StreamCollector):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs on the life of a request."""
-        self._operations = read_operations(self.types)
+        self._operations = RECORDED_OPERATIONS if self.reads_records else read_operations(self.types)
         self._devices = DeviceNames()
         self._devices.look()
         tasks = None if isinstance(self.tasks.filter, AnyTask) else self.tasks.filter
         device = find_device(target)
-        self._requests = self.hold(RequestPrograms(self.types, tasks, self._fields, device))
+        self._requests = self.hold(RequestPrograms(tasks, self._fields, device, reads_records=self.reads_records))
         reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, were under way"
         self.count_lost(self._requests.lost, reason)
         self._requests.load(self, self._hand_over)
 
-    def _hand_over(self, program: KernelAssembly, seen: Record) -> None:
+    def _hand_over(self, program: TaskAssembly, seen: Record) -> None:
         self.transport.write(program, seen, R6)
 
     def detach(self) -> None:
@@ -82,9 +82,11 @@ class Requests(StreamCollector):
             ),
             "bytes": make_number_column(records["bytes"]),
             "sector": make_number_column(records["sector"]),
-            "status": make_number_column(records["status"]),
             "requests": Column(np.ones(len(records), np.int64)),
         }
+        # The status is the block layer's own number, where a record has an error that was made of it.
+        if not self.reads_records:
+            measured["status"] = make_number_column(records["status"])
         made = {
             "dev": make_named_column(records["device"], self._devices.find, names),
             "dir": make_named_column(operations, self._find_direction, names),

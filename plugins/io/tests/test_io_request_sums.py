@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from event_backends import EACH_BACKEND, RECORDED, TYPED
 from loop_devices import Loop
 from omn_io.request_sums import Bytes, Requests
 from omn_kernel.btf.kernel import PATH
@@ -55,41 +56,51 @@ def read_counters(device: str) -> dict[str, int]:
     }
 
 
-def drive(catalog: Catalog, source: str, target: BoundTarget, *keys: str, mode: str = "count") -> Driver:
-    resolved = resolve_onto(catalog.entries[source], "bpf:raw_tp", target.target, keys=keys, mode=mode)
+def drive(
+    catalog: Catalog, source: str, target: BoundTarget, *keys: str, mode: str = "count", backend: str = TYPED
+) -> Driver:
+    resolved = resolve_onto(catalog.entries[source], backend, target.target, keys=keys, mode=mode)
     return Driver(Bytes() if source == "io.bytes" else Requests(), resolved, target)
 
 
 @pytest.mark.spec("SRC-3", "IO-1")
+@pytest.mark.parametrize("backend", EACH_BACKEND)
 @pytest.mark.parametrize(
     ("source", "moved"), [("io.bytes", {"read": MIB, "write": 2 * MIB}), ("io.iops", {"read": 64, "write": 32})]
 )
-def test_a_program_is_told_with_what_it_starts(loop: Loop, omn: Command, source: str, moved: dict[str, int]) -> None:
-    """By direction, to the byte and to the request."""
-    asked = ["-m", "count", "-e", "count", "--keys", "dev,dir", "--format", "json"]
+def test_a_program_is_told_with_what_it_starts(
+    loop: Loop, omn: Command, source: str, moved: dict[str, int], backend: str
+) -> None:
+    """By direction, to the byte and to the request, less at most what the kernel passed over."""
+    asked = ["-m", "count", "-e", "count", "--keys", "dev,dir", "--backend", f"force:{backend}", "--format", "json"]
     ran = omn(source, *asked, "--", sys.executable, "-S", "-c", MOVING, loop.path)
     assert ran.code == 0, ran.stderr
     told = {tuple(one["key"].values()): one["emits"]["count"]["value"] for one in ran.result["series"]}
-    assert {way: told[loop.name, way] for way in moved} == moved
-    assert ran.result["backend"] == "bpf:raw_tp"
+    seen, skipped = {way: told[loop.name, way] for way in moved}, ran.result["losses"]["skipped"]
+    assert seen == moved or (skipped and all(seen[way] <= moved[way] for way in moved))
+    assert backend == RECORDED or skipped == 0
 
 
 @pytest.mark.spec("SRC-3")
-def test_the_machines_tasks_are_told_apart(loop: Loop, catalog: Catalog) -> None:
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_the_machines_tasks_are_told_apart(loop: Loop, catalog: Catalog, backend: str) -> None:
     """Each under its number, in an undivided row with its parts; together they are what the kernel counted."""
     before = read_counters(loop.name)
-    with drive(catalog, "io.bytes", bind_machine(), "dev", "task", mode="poll") as driver:
+    with drive(catalog, "io.bytes", bind_machine(), "dev", "task", mode="poll", backend=backend) as driver:
         child = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-S", "-c", MOVING, loop.path])
         os.waitpid(child, 0)
         driver.sample()
     grown = {name: value - before[name] for name, value in read_counters(loop.name).items()}
     rows = [row for row in driver.rows if row.get("dev") == loop.name]
+    losses = driver.collector.losses()
     for part in ("read_bytes", "write_bytes"):
-        assert sum(row[part] for row in rows) == grown[part]
+        seen = sum(row[part] for row in rows)
+        assert seen == grown[part] or (losses.skipped and seen < grown[part])
     assert all(row["bytes"] == row["read_bytes"] + row["write_bytes"] for row in rows)
     (own,) = [row for row in rows if row["task"] == child]
-    assert own["bytes"] >= own["read_bytes"] >= MIB
-    assert driver.collector.losses().is_empty
+    assert losses.skipped or own["bytes"] >= own["read_bytes"] >= MIB
+    assert losses.dropped == 0
+    assert backend == RECORDED or losses.skipped == 0
 
 
 def test_a_device_that_stands_on_a_file_is_left_out_of_one_figure(loop: Loop, omn: Command) -> None:

@@ -16,7 +16,7 @@ from omn_kernel.bpf.filters import TaskFilter
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.open_files import OpenFiles
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.bpf.system_calls import read_call_number
 from omn_kernel.bpf.task_states import TaskStates
@@ -71,7 +71,7 @@ class FileCalls:
         """Count the calls that have begun and have not returned."""
         return int(np.count_nonzero(self._states.table.read().values["began_ns"]))
 
-    def write_enter(self, program: KernelAssembly) -> None:
+    def write_enter(self, program: TaskAssembly) -> None:
         """Write sys_enter(registers, number)."""
         program.move(R6, R1)
         program.read_argument(R8, R6, 1)
@@ -81,7 +81,7 @@ class FileCalls:
         program.clear(call)
         program.set(call, "kind", R9)
         program.set(call, "place", R8)
-        if self._files.layout:
+        if self._files.layout and isinstance(program, KernelAssembly):
             self._write_files(program, call)
         read_clock(program, R0)
         program.set(call, "began_ns", R0)
@@ -89,7 +89,7 @@ class FileCalls:
         program.label("done")
         program.leave(0)
 
-    def _find_kind(self, program: KernelAssembly) -> None:
+    def _find_kind(self, program: TaskAssembly) -> None:
         """Emit what makes of a number in R8 the call's place, and sets R7 to the task and R9 to the call's kind.
 
         It leaves what is none of the calls.
@@ -123,7 +123,7 @@ class FileCalls:
         program.read_argument(R1, R6, 0)
         read_argument_at(program, R9, R1, R8, position)
 
-    def write_exit(self, program: KernelAssembly, hand_over: Callable[[KernelAssembly, Record], None]) -> None:
+    def write_exit(self, program: TaskAssembly, hand_over: Callable[[TaskAssembly, Record], None]) -> None:
         """Write sys_exit(registers, result). `hand_over` emits what becomes of a call.
 
         R6 has the context then, R7 the task and R8 the call, and R9 is to stay as it is.
@@ -156,7 +156,7 @@ class FileCalls:
         program.label("done")
         program.leave(0)
 
-    def _turn(self, program: KernelAssembly, call: Record) -> None:
+    def _turn(self, program: TaskAssembly, call: Record) -> None:
         """Emit what makes of a call's first half its second, once: its other descriptor, the other way."""
         program.jump_if(R9, "!=", 0, "forget")
         kind = Record(call.base, KIND, call.locate("kind")[0])

@@ -14,7 +14,7 @@ from omn_kernel.bpf.followers import RecordFollower
 from omn_kernel.bpf.hooks import RawTracepoint, TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
-from omn_kernel.bpf.record_arguments import reads_records
+from omn_kernel.bpf.record_arguments import RECORDED, reads_records
 from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.running import RunningPrograms
 from omn_kernel.bpf.target_tasks import RecordedTasks, TargetTasks, TypedTasks
@@ -22,6 +22,7 @@ from omn_kernel.bpf.task_states import FORGETTING, MOST_THREADS, TaskStates
 from omn_kernel.btf.kernel import read_kernel_btf
 from omn_kernel.btf.types import Btf
 from omn_kernel.polling import Closable
+from omn_kernel.tracepoints import is_described
 
 Held = TypeVar("Held", bound=Closable)
 
@@ -91,6 +92,12 @@ class ProgramCollector(CollectorBase, ABC):
     def _make_recorded(self, name: str, tracepoint: str, call: str | None) -> RecordedAssembly:
         follower = self.tasks.follower
         return RecordedAssembly(name, tracepoint, follower if isinstance(follower, RecordFollower) else None, call=call)
+
+    def has_event(self, name: str) -> bool:
+        """Tell whether this kernel has a tracepoint that `load_event` would load for."""
+        if self.reads_records:
+            return is_described(f"{RECORDED[name].category}/{name}")
+        return self.types.find_tracepoint(name) is not None
 
     def load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None]) -> None:
         """Load a program on a tracepoint, with typed pointers where the kernel takes it so, else with numbers.

@@ -19,6 +19,7 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import ANY, Map
 from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.record_arguments import reads_records
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R4, R8, R9, Register
 from omn_kernel.btf.fields import get_fields
 
@@ -49,12 +50,13 @@ class OpenFiles:
     """The files that an answer shows, by path (`file`), by what a descriptor refers to (`descriptor`), by device.
 
     Raises MachineRefused where the kernel makes no such map. `lost` counts files whose path found no room: they are
-    named by device and inode.
+    named by device and inode. Where records are read there are none, since the kernel's types lead to them.
     """
 
     def __init__(self, resolved: ResolvedRequest, most: int = MOST_FILES) -> None:
         self.most = most
-        shown = [key for key in ("file", "descriptor", "dev") if key in resolved.entry.keys and resolved.shows(key)]
+        had = () if reads_records(resolved) else ("file", "descriptor", "dev")
+        shown = [key for key in had if key in resolved.entry.keys and resolved.shows(key)]
         self.shows_path = "file" in shown
         self.shows_kind = "descriptor" in shown
         self.layout = _FILE if shown else []

@@ -59,6 +59,10 @@ RECORDED = {
     "softirq_exit": Recorded("irq", {0: "vec"}),
     "contention_begin": Recorded("lock", {0: "lock_addr", 1: "flags"}),
     "contention_end": Recorded("lock", {0: "lock_addr", 1: "ret"}),
+    "block_rq_insert": Recorded("block", {}),
+    "block_rq_issue": Recorded("block", {}),
+    "block_rq_merge": Recorded("block", {}),
+    "block_rq_complete": Recorded("block", {}),
     "sys_enter": Recorded("raw_syscalls", {0: WHOLE, 1: "id"}),
     "sys_exit": Recorded("raw_syscalls", {0: WHOLE, 1: "ret"}),
 }
