@@ -17,7 +17,8 @@ DECLARATIONS = """
         ...;
     };
     struct omn_injected_stack { uint64_t hash; uint32_t at; uint32_t length; ...; };
-    struct omn_injected_part { uint32_t process; uint32_t thread; uint32_t bytes; char name[16]; ...; };
+    struct omn_injected_part { uint32_t process; uint32_t thread; uint32_t bytes; char name[16]; uint64_t base_ns;
+                               ...; };
     struct omn_injected_cost { uint64_t timed; uint64_t timed_ns; uint64_t timed_long; ...; };
     struct omn_injected_memory {
         uint64_t lost;
@@ -28,6 +29,7 @@ DECLARATIONS = """
         struct omn_injected_process processes[...];
         struct omn_injected_stack stacks[...];
         uint64_t frames[...];
+        uint8_t records[...][32768];
         ...;
     };
     struct omn_heap_record {
@@ -48,8 +50,13 @@ DECLARATIONS = """
                                 struct omn_injected_part *parts, struct omn_injected_cost *cost);
     void omn_injected_add_cost(const struct omn_injected_memory *memory, struct omn_injected_cost *cost);
 
+    uint64_t omn_heap_count(const uint8_t *content, uint64_t bytes);
+    uint64_t omn_heap_measure(const uint8_t *content, uint64_t bytes, uint64_t count);
+    uint64_t omn_heap_read(const uint8_t *content, const struct omn_injected_part *parts, uint64_t count,
+                           struct omn_heap_record *records, uint32_t *whose);
+
     static const uint32_t OMN_INJECTED_PROCESSES, OMN_INJECTED_BUFFERS, OMN_INJECTED_STACKS, OMN_PROCESS_SEEN,
-        OMN_PROCESS_BYPASSED, OMN_PROCESS_EXITING, OMN_NO_STACK, OMN_MOST_FRAMES, OMN_HEAP_FREE;
+        OMN_PROCESS_BYPASSED, OMN_PROCESS_EXITING, OMN_NO_STACK, OMN_MOST_FRAMES, OMN_HEAP_FREE_WORDS;
 """
 
 builder = FFI()
@@ -57,7 +64,7 @@ builder.cdef(DECLARATIONS)
 builder.set_source(
     "omn_kernel.native._injected",
     '#include "injected.h"\n#include "heap.h"\n',
-    sources=[os.path.join(NATIVE, "injected.c")],
+    sources=[os.path.join(NATIVE, name) for name in ("injected.c", "heap_records.c")],
     include_dirs=[NATIVE],
     depends=[os.path.join(NATIVE, name) for name in ("injected.h", "heap.h")],
     extra_compile_args=["-std=gnu11", "-Wall", "-Wextra"],

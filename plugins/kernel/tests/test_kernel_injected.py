@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import compile_c
+from omn_kernel.injected.heap_records import HeapRecords
 from omn_kernel.injected.library import get_library, put_first, refuse_program
-from omn_kernel.injected.memory import EXITING, NO_STACK, InjectedMemory, Part, join_parts, lay_out
+from omn_kernel.injected.memory import EXITING, NO_STACK, PART, InjectedMemory, Part
 
 from omn_core.api import MachineRefused
 
-RECORD = lay_out("struct omn_heap_record", {"ns": "u8", "bytes": "u8", "addr": "u8", "op": "u4", "stack": "u4"})
-MALLOC, FREE = 1, 9
+FORMAT = HeapRecords()
+MALLOC, REALLOC, FREE = 1, 3, 9
 SIZE = 12_345
 # More pairs of calls than there is room for the records of, and then a death that nothing can be done about.
 MANY = """
@@ -67,20 +68,20 @@ def start(path: Path, memory: InjectedMemory, **more: Any) -> subprocess.Popen[b
 
 
 def count(part: Part | None, op: int) -> int:
-    records, _ = join_parts([] if part is None else [part], RECORD)
+    records, _ = FORMAT.read([] if part is None else [part])
     return int(np.count_nonzero((records["op"] == op) & ((op == FREE) | (records["bytes"] == SIZE))))
 
 
 @pytest.mark.spec("RUN-6")
 def test_what_finds_no_room_is_counted_to_the_call(memory: InjectedMemory, tmp_path: Path) -> None:
     """Of a program that nobody reads and that is killed, what was written is there, and the rest is a number."""
-    calls = 800_000
+    calls = 2_000_000
     path = compile_c(tmp_path, "many", MANY, "-O1", "-fno-builtin", f"-DCALLS={calls}", f"-DSIZE={SIZE}")
     with start(path, memory) as program:
         assert program.wait() == -signal.SIGKILL
     part = memory.drain()
     assert part is not None
-    records, owners = join_parts([part], RECORD)
+    records, owners = FORMAT.read([part])
     assert memory.lost > 0
     assert len(records) + memory.lost == 2 * calls
     assert abs(count(part, MALLOC) - count(part, FREE)) <= 1
@@ -152,9 +153,40 @@ def test_a_program_of_other_privileges_is_refused(tmp_path: Path) -> None:
         refuse_program(str(path), {}, "malloc", "")
 
 
+def make_part(*records: tuple[int, ...], owners: int = 1) -> Part:
+    """Make a part of so many owners, each of whom wrote the records."""
+    content = np.array([word for record in records for word in record] * owners, np.uint64).view(np.uint8)
+    made = np.zeros(owners, PART)
+    made["bytes"] = len(content) // owners
+    made["base_ns"] = 1000
+    made["thread"] = np.arange(owners)
+    return Part(content, made)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    """What was called, its stack and its time are one word; each call has the others that it takes."""
+    stacked = MALLOC | 77 << 4 | 5 << 21
+    part = make_part((stacked, 0xAA, 100), (REALLOC | 9 << 21, 0xBB, 200, 0xAA, 1008), (FREE | 9 << 21, 0xBB), owners=2)
+    records, owners = FORMAT.read([part])
+    read = [
+        tuple(int(record[name]) for name in ("op", "ns", "began_ns", "addr", "bytes", "given")) for record in records
+    ]
+    assert read[:3] == [
+        (MALLOC, 1005, 1005, 0xAA, 100, 0),
+        (REALLOC, 1009, 1008, 0xBB, 200, 0xAA),
+        (FREE, 1009, 1009, 0, 0, 0xBB),
+    ]
+    assert read[3:] == read[:3]
+    assert int(records["stack"][0]) == 77
+    assert owners["thread"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
 def test_a_part_is_cut_to_whole_records() -> None:
-    """The first ones are kept, and of each owner so many as are left of its own."""
-    owners = np.zeros(3, [("process", "u4"), ("thread", "u4"), ("bytes", "u4"), ("name", "S16")])
-    owners["bytes"] = 48, 96, 48
-    kept = Part(np.arange(192, dtype=np.uint8), owners).cut(96)
-    assert (len(kept.content), kept.owners["bytes"].tolist()) == (96, [48, 48, 0])
+    """The first ones are kept, and of each owner so many as are left of its own; a torn record is none."""
+    part = make_part((FREE, 1), (MALLOC, 2, 3), owners=2)
+    assert FORMAT.count(part.content) == 4
+    kept = part.cut(FORMAT.measure(part.content, 3))
+    assert (len(kept.content), kept.owners["bytes"].tolist()) == (56, [40, 16])
+    assert FORMAT.read([kept])[0]["op"].tolist() == [FREE, MALLOC, FREE]
+    torn = make_part((FREE, 1), (REALLOC, 2, 3))
+    assert FORMAT.count(torn.content) == len(FORMAT.read([torn])[0]) == 1

@@ -8,12 +8,10 @@ import numpy as np
 from omn_kernel.bpf.columns import Columns, keep_where, make_text_column
 from omn_kernel.bpf.identity import PROCESS_FIELDS, make_process_column
 from omn_kernel.injected.collecting import Array, InjectedCollector
-from omn_kernel.injected.memory import lay_out
+from omn_kernel.injected.heap_records import FIELDS, HeapRecords
 
 from omn_core.api import Column, ResolvedRequest, RunContext
 from omn_mem.heap_events import compute_calls
-
-_FIELDS = {"ns": "u8", "began_ns": "u8", "bytes": "u8", "addr": "u8", "given": "u8", "op": "u4", "stack": "u4"}
 
 
 class PreloadedAllocations(InjectedCollector):
@@ -23,7 +21,7 @@ class PreloadedAllocations(InjectedCollector):
     variable = b"OMN_HEAP_MEMORY"
     function = "malloc"
     remedy = "--backend force:bpf:uprobe, which needs privileges, or mem.faults, which sees the pages that any takes"
-    record = lay_out("struct omn_heap_record", _FIELDS)
+    format = HeapRecords()
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Make the memory that the library is to write to."""
@@ -32,8 +30,8 @@ class PreloadedAllocations(InjectedCollector):
 
     def make_columns(self, records: Array, owners: Array, closed_ns: int) -> tuple[Columns, Array]:
         """Make columns of the calls that were to make a block: what each made, or what it was refused."""
-        whole = np.empty(len(records), np.dtype([*((name, kind) for name, kind in _FIELDS.items()), ("process", "i4")]))
-        for name in _FIELDS:
+        whole = np.empty(len(records), np.dtype([*((name, kind) for name, kind in FIELDS.items()), ("process", "i4")]))
+        for name in FIELDS:
             whole[name] = records[name]
         # The number of a process goes on from one program to the next: what this makes is not what that had made.
         whole["process"] = owners["process"]

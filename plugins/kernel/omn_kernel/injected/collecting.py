@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from omn_core.api import (
 )
 from omn_kernel.bpf.columns import Columns
 from omn_kernel.injected.library import get_library, put_first, refuse_program, refuse_reader
-from omn_kernel.injected.memory import MOST_FRAMES, InjectedMemory, Part, join_parts
+from omn_kernel.injected.memory import MOST_FRAMES, Bytes, InjectedMemory, Part
 from omn_kernel.injected.programs import InjectedPrograms
 from omn_kernel.injected.stacks import number_stacks
 from omn_kernel.symbols.choice import choose_sources
@@ -33,8 +33,21 @@ MOST_RECORDS = 1 << 19
 """How many records a run holds: what comes after them is dropped and counted."""
 
 
+class RecordFormat(Protocol):
+    """What a library writes: records one after another, which have fields `ns` and `stack` when they are read."""
+
+    def count(self, content: Bytes) -> int:
+        """Count them."""
+
+    def measure(self, content: Bytes, count: int) -> int:
+        """Return how many bytes the first so many are."""
+
+    def read(self, parts: Sequence[Part]) -> tuple[Array, Array]:
+        """Return the records of some parts, and of each whose it is: `process`, `thread`, `name`."""
+
+
 class InjectedCollector(CollectorBase, ABC):
-    """A collector of records of `record`, beginning with `ns` and having `stack`, which a library writes.
+    """A collector of records which a library writes, as `format` says.
 
     `library` is its name, `variable` the one of the environment that names its memory to it, `function` one that it
     stands before; `remedy` is what to do where a program would not load it.
@@ -44,7 +57,7 @@ class InjectedCollector(CollectorBase, ABC):
     variable: bytes
     function: str
     remedy: str
-    record: np.dtype[Any]
+    format: RecordFormat
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Make the memory that the library is to write to."""
@@ -109,13 +122,13 @@ class InjectedCollector(CollectorBase, ABC):
             self._programs.take(self.memory.read_processes())
 
     def _keep(self, part: Part) -> None:
-        came = len(part.content) // self.record.itemsize
+        came = self.format.count(part.content)
         kept = min(came, MOST_RECORDS - self._held)
         self._copied += came
         self._overrun += came - kept
         if kept:
             self._held += kept
-            self._parts.append(part.cut(kept * self.record.itemsize))
+            self._parts.append(part if kept == came else part.cut(self.format.measure(part.content, kept)))
 
     def stop(self) -> Batch:
         """End recording, and return what was written until then."""
@@ -140,7 +153,7 @@ class InjectedCollector(CollectorBase, ABC):
             self._programs.close()
 
     def _make_events(self) -> Batch:
-        records, owners = join_parts(self._parts, self.record)
+        records, owners = self.format.read(self._parts)
         self._parts = []
         order = np.argsort(records["ns"], kind="stable")
         columns, chosen = self.make_columns(records[order], owners[order], self._closed_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -39,9 +39,12 @@ PROCESS = lay_out(
     {"state": "u4", "pid": "u4", "parent": "u4", "pid_namespace": "u4", "began_ns": "u8"},
 )
 _STACK = lay_out("struct omn_injected_stack", {"hash": "u8", "at": "u4", "length": "u4"})
-_PART = lay_out("struct omn_injected_part", {"process": "u4", "thread": "u4", "bytes": "u4", "name": "S16"})
+PART = lay_out(
+    "struct omn_injected_part", {"process": "u4", "thread": "u4", "bytes": "u4", "name": "S16", "base_ns": "u8"}
+)
 _MEMORY = "struct omn_injected_memory"
 _BYTES = ffi.sizeof(_MEMORY)
+_READY_BYTES = 8 << 20
 
 
 @attrs.frozen(eq=False)
@@ -52,7 +55,7 @@ class Part:
     owners: Array
 
     def cut(self, most_bytes: int) -> Part:
-        """Return as much of it, from the first on: a whole number of records where that is one."""
+        """Return the first of it, so many bytes."""
         owners, ends = self.owners.copy(), np.cumsum(self.owners["bytes"].astype(np.int64))
         over = np.clip(ends - most_bytes, 0, owners["bytes"].astype(np.int64))
         owners["bytes"] -= over.astype(np.uint32)
@@ -79,12 +82,14 @@ class InjectedMemory:
         try:
             self._descriptor = os.memfd_create("omn-injected", os.MFD_CLOEXEC)
             os.ftruncate(self._descriptor, _BYTES)
+            # What programs write to first is there already: they would wait for each page of it.
+            os.posix_fallocate(self._descriptor, ffi.offsetof(_MEMORY, "records"), _READY_BYTES)
             self._map = mmap.mmap(self._descriptor, _BYTES)
         except OSError as error:
             raise MachineRefused(f"no memory can be shared with the program: {error.strerror}") from None
         self._native = ffi.from_buffer(f"{_MEMORY} *", self._map)
         self._consumed = ffi.new("uint32_t[]", lib.OMN_INJECTED_BUFFERS)
-        self._parts = np.zeros(lib.OMN_INJECTED_BUFFERS, _PART)
+        self._parts = np.zeros(lib.OMN_INJECTED_BUFFERS, PART)
         self._cost = ffi.new("struct omn_injected_cost *")
         lib.omn_injected_begin(self._native, depth)
 
@@ -149,12 +154,3 @@ class InjectedMemory:
         self._native = None
         self._map.close()
         os.close(self._descriptor)
-
-
-def join_parts(parts: Sequence[Part], layout: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the records of some parts, and of each whose it is: `process`, `thread`, `name`."""
-    if not parts:
-        return np.zeros(0, layout), np.zeros(0, _PART)
-    records = np.concatenate([part.content for part in parts]).view(layout)
-    owners = np.concatenate([part.owners for part in parts])
-    return records, np.repeat(owners, owners["bytes"] // layout.itemsize)

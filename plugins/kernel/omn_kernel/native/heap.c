@@ -12,6 +12,8 @@
 #define CALLER ((uint64_t)(uintptr_t)__builtin_return_address(0))
 /* A product that no 63 bits hold is as many as these do. */
 #define MOST_BYTES INT64_MAX
+/* For how long a buffer is written to: a record holds no later time. */
+#define MOST_SINCE_NS ((1ULL << OMN_HEAP_NS_BITS) - 1)
 
 /* What the loader takes while the next functions are looked for: it is never given back. */
 static _Alignas(16) uint8_t early[64 << 10];
@@ -119,27 +121,44 @@ struct call {
     uint64_t caller;
 };
 
+static uint64_t join_first(const struct call *call, uint64_t since_ns) {
+    const uint32_t stack = call->op == OMN_HEAP_FREE ? OMN_NO_STACK : omn_injecting_stack(call->frame, call->caller);
+
+    return call->op | (uint64_t)(stack == OMN_NO_STACK ? OMN_HEAP_NO_STACK : stack) << OMN_HEAP_OP_BITS |
+           since_ns << (OMN_HEAP_OP_BITS + OMN_HEAP_STACK_BITS);
+}
+
 /* Record a call that is over, or of free one that is to be made. */
-static void note(const struct call *call, const void *block) {
+static inline __attribute__((always_inline)) void note(const struct call *call, const void *block) {
     const int is_timed = omn_is_timed();
     const uint64_t now_ns = omn_injecting_clock();
-    struct omn_heap_record *record = omn_reserve(sizeof(*record));
+    const size_t words = call->op == OMN_HEAP_FREE      ? OMN_HEAP_FREE_WORDS
+                         : call->op == OMN_HEAP_REALLOC ? OMN_HEAP_MOVED_WORDS
+                                                        : OMN_HEAP_MADE_WORDS;
+    uint64_t *record = omn_reserve(words * sizeof(*record));
 
+    if (record != NULL && now_ns - omn_self.base_ns > MOST_SINCE_NS && now_ns > omn_self.base_ns)
+        record = omn_injecting_take(words * sizeof(*record)) ? (uint64_t *)omn_self.next : NULL;
     if (record == NULL)
         return;
-    record->ns = now_ns;
-    record->began_ns = call->began_ns ? call->began_ns : now_ns;
-    record->bytes = call->bytes;
-    record->addr = (uint64_t)(uintptr_t)block;
-    record->given = call->given;
-    record->op = call->op;
-    record->stack = call->op == OMN_HEAP_FREE ? OMN_NO_STACK : omn_injecting_stack(call->frame, call->caller);
-    omn_commit(sizeof(*record));
+    /* A buffer that was taken just now is younger than the clock's reading. */
+    record[0] = join_first(call, now_ns > omn_self.base_ns ? now_ns - omn_self.base_ns : 0);
+    if (call->op == OMN_HEAP_FREE) {
+        record[1] = call->given;
+    } else {
+        record[1] = (uint64_t)(uintptr_t)block;
+        record[2] = call->bytes;
+    }
+    if (call->op == OMN_HEAP_REALLOC) {
+        record[3] = call->given;
+        record[4] = call->began_ns ? call->began_ns : now_ns;
+    }
+    omn_commit(words * sizeof(*record));
     if (is_timed)
         omn_add_timed(omn_injecting_clock() - now_ns);
 }
 
-static void *finish(struct call call, void *block) {
+static inline __attribute__((always_inline)) void *finish(struct call call, void *block) {
     note(&call, block);
     omn_leaves();
     return block;

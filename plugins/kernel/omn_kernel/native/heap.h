@@ -19,7 +19,21 @@ enum {
     OMN_HEAP_FREE,
 };
 
-/* A block is there from `ns` on, at `addr`, 0 for none; `given` is one that the call was handed, which it may have given
+/* A record as it is written, in words of 64 bits: the first holds what was called, the stack, and how many nanoseconds
+   after its buffer was taken; the others are what is beside the names below. A program touches as few pages as can be:
+   each costs it as much as dozens of records. */
+#define OMN_HEAP_OP_BITS 4
+#define OMN_HEAP_STACK_BITS 17
+#define OMN_HEAP_NS_BITS (64 - OMN_HEAP_OP_BITS - OMN_HEAP_STACK_BITS)
+#define OMN_HEAP_NO_STACK ((1U << OMN_HEAP_STACK_BITS) - 1)
+
+enum {
+    OMN_HEAP_FREE_WORDS = 2,  /* given */
+    OMN_HEAP_MADE_WORDS = 3,  /* addr, bytes */
+    OMN_HEAP_MOVED_WORDS = 5, /* addr, bytes, given, began_ns: of realloc alone */
+};
+
+/* A record as it is read. A block is there from `ns` on, at `addr`, 0 for none; `given` is one that the call was handed, which it may have given
    back from `began_ns` on. */
 struct omn_heap_record {
     uint64_t ns;
@@ -30,5 +44,16 @@ struct omn_heap_record {
     uint32_t op;
     uint32_t stack;
 };
+
+struct omn_injected_part;
+
+/* How many whole records begin some bytes; how many bytes the first so many of them are. */
+uint64_t omn_heap_count(const uint8_t *content, uint64_t bytes);
+uint64_t omn_heap_measure(const uint8_t *content, uint64_t bytes, uint64_t count);
+
+/* Read the records of some parts, and of each which part it is of, into places for as many as can be: the content's words
+   over OMN_HEAP_FREE_WORDS. Returns how many there are. */
+uint64_t omn_heap_read(const uint8_t *content, const struct omn_injected_part *parts, uint64_t count,
+                       struct omn_heap_record *records, uint32_t *whose);
 
 #endif

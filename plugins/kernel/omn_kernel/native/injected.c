@@ -78,6 +78,7 @@ uint32_t omn_injected_drain(struct omn_injected_memory *memory, uint32_t *consum
             part->process = buffer->process;
             part->thread = buffer->thread;
             part->bytes = bytes;
+            part->base_ns = buffer->base_ns;
             memcpy(part->name, buffer->name, sizeof(part->name));
             memcpy(out, memory->records[index] + consumed[index], bytes);
             out += bytes;

@@ -47,6 +47,8 @@ struct omn_injected_buffer {
     uint32_t timed;
     uint32_t timed_long;
     uint64_t timed_ns;
+    /* When the thread took it. */
+    uint64_t base_ns;
     char name[OMN_INJECTED_NAME];
     /* A robust mutex that the thread holds: however it goes, the kernel marks it. */
     pthread_mutex_t held;
@@ -84,6 +86,7 @@ struct omn_injected_part {
     uint32_t thread;
     uint32_t bytes;
     char name[OMN_INJECTED_NAME];
+    uint64_t base_ns;
 };
 
 /* Make new memory ready to be shared, nothing recorded yet. */

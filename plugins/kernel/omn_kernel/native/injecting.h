@@ -15,6 +15,7 @@ struct omn_thread {
     struct omn_injected_buffer *buffer;
     uint8_t *next;
     uint8_t *end;
+    uint64_t base_ns;
     uint32_t until_timed;
 };
 
