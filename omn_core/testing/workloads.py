@@ -44,6 +44,7 @@ def burn(length_ns):
         pass
 
 def oncpu_ns(tid=None):
+    cpu_ns()  # renews the account of the thread that asks, which is as old as its last tick otherwise
     with open(f"/proc/self/task/{{tid or os.getpid()}}/schedstat") as file:
         return int(file.read().split()[0])
 """
@@ -307,7 +308,10 @@ class Running:
         return self._child.pid
 
     def wait(self, name: str) -> Mapping[str, Any]:
-        """Wait until the workload stops at a step, and return what it reports. Raises WorkloadError for another."""
+        """Wait until the workload stops at a step, and return what it reports. Raises WorkloadError for another.
+
+        It has gone to sleep there: what the kernel says of a thread that runs is as old as its last tick.
+        """
         deadline = time.monotonic() + self._timeout_s
         while b"\n" not in self._pending:
             ready, _, _ = select.select([self._hear], [], [], max(deadline - time.monotonic(), 0))
@@ -320,7 +324,13 @@ class Running:
         facts: Mapping[str, Any] = json.loads(line)
         if facts["step"] != name:
             raise WorkloadError(f"{self._workload.name}: step {facts['step']!r} came before {name!r}")
+        while self._is_running():
+            os.sched_yield()
         return facts
+
+    def _is_running(self) -> bool:
+        with open(f"/proc/{self.pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"R"
 
     def release(self) -> None:
         """Let the workload go on from the step it stopped at."""

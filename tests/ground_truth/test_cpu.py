@@ -114,6 +114,7 @@ def test_a_cgroup_held_to_a_tenth_of_a_cpu_is_throttled_as_the_kernel_says(
     group = make_cgroup("cpu")
     (group / "cpu.cfs_period_us").write_text("100000")
     (group / "cpu.cfs_quota_us").write_text("10000")
+    (group / "cpu.shares").write_text("262144")  # the most: what it waits for a cpu is for its quota, not for others
     running = workload(spin(30 * SECOND))
     running.wait("ready")
     (group / "cgroup.procs").write_text(str(running.pid))

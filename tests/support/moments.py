@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from omn_kernel.procfs.task import TICK_NS
+
 READ_MOMENT = """
 import os, resource, time
 def count_switches():
@@ -26,3 +30,11 @@ All but the last change where a thread is switched to or away from, and its acco
 a sleep before has just renewed. A thread that lost its cpu between two of them would say them of two moments, a whole
 wait apart: it reads again until it kept its cpu throughout.
 """
+
+
+def read_stolen() -> int:
+    """Read what hypervisors took of all cpus, nanoseconds, a tick and more late: proc(5), /proc/stat.
+
+    The scheduler leaves it out of what a task ran, other clocks do not, and no timer is served meanwhile.
+    """
+    return int(Path("/proc/stat").read_text().split("\n")[0].split()[8]) * TICK_NS

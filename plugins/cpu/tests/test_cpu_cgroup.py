@@ -99,6 +99,7 @@ def test_a_limited_cgroup_is_throttled_as_its_own_account_says(
     folder = make_cgroup("cpu")
     (folder / "cpu.cfs_period_us").write_text("100000")
     (folder / "cpu.cfs_quota_us").write_text("10000")
+    (folder / "cpu.shares").write_text("262144")  # the most: what it waits for a cpu is for its quota, not for others
     child = workload(spin(60_000_000))
     child.wait("ready")
     by_hand = [read_throttling(folder)]

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from compiled import compile_c
+from moments import read_stolen
 from omn_kernel.cgroup import bind_cgroup_path
 from omn_kernel.perf.rings import Rings
 from omn_kernel.perf.sampling import SamplingCollector
 from omn_kernel.probes.events import probe_perf
-from omn_kernel.procfs.task import TICK_NS
 from shapes import make_resolved
 
 from omn_core.api import (
@@ -83,11 +83,6 @@ class Sampled:
         return batch
 
 
-def read_taken() -> int:
-    """Read what hypervisors took of all cpus, nanoseconds: proc(5), /proc/stat."""
-    return int(Path("/proc/stat").read_text().split("\n")[0].split()[8]) * TICK_NS
-
-
 @pytest.mark.spec("KRN-7", "CPU-1", "SRC-1", "CST-1")
 def test_samples_add_up_to_the_time_that_was_run(workload: Start) -> None:
     """A second of work, in a process and its child: delivered and lost make it up to a hundredth."""
@@ -99,7 +94,7 @@ def test_samples_add_up_to_the_time_that_was_run(workload: Start) -> None:
         )
     )
     child.wait("ready")
-    taken_ns = read_taken()
+    taken_ns = read_stolen()
     sampled = Sampled(Clock(), bind_processes(child.pid))
     child.release()
     child.wait("burnt")
@@ -107,7 +102,9 @@ def test_samples_add_up_to_the_time_that_was_run(workload: Start) -> None:
     losses, fields = sampled.collector.losses(), sampled.collector.fields()
     total = int(batch.attributes["value"].values.sum())
     period = int(batch.attributes["value"].values[0])
-    taken_ns = read_taken() - taken_ns  # while a hypervisor has the cpu no timer is served, and the task's time runs on
+    taken_ns = (
+        read_stolen() - taken_ns
+    )  # while a hypervisor has the cpu no timer is served, and the task's time runs on
     assert total + losses.dropped * period == pytest.approx(fields["ran_ns"], abs=10_000_000 + taken_ns)
     assert fields["ran_ns"] >= 990_000_000
     assert fields["delivered"] == len(batch)
