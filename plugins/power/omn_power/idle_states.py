@@ -15,7 +15,7 @@ from omn_kernel.cpus import FOLDER, CpuCounterCollector
 from omn_kernel.polled import place, read_file
 from omn_kernel.polling import Rows
 
-from omn_core.api import BoundTarget
+from omn_core.api import BoundTarget, ResolvedRequest
 
 _NS_PER_US = 1000
 
@@ -40,7 +40,12 @@ class Residency:
 
 
 def compute_residencies(
-    grown: Mapping[int, Growth], names: Mapping[int, Mapping[str, str]], *, by_cpu: bool, by_state: bool
+    grown: Mapping[int, Growth],
+    names: Mapping[int, Mapping[str, str]],
+    *,
+    by_cpu: bool,
+    by_state: bool,
+    ns_per_unit: int = _NS_PER_US,
 ) -> dict[tuple[int | None, str | None], Residency]:
     """Compute the residency of each cpu and state, or of those together that nothing tells apart."""
     parts: dict[tuple[int | None, str | None], Residency] = {}
@@ -51,35 +56,27 @@ def compute_residencies(
             key = (cpu if by_cpu else None, name if by_state else None)
             part = parts.setdefault(key, Residency(growth.length_ns))
             part.cpus.add(cpu)
-            part.time_ns += growth.by[f"{folder}/time"] * _NS_PER_US
+            part.time_ns += growth.by[f"{folder}/time"] * ns_per_unit
             part.entries += growth.by.get(f"{folder}/usage", 0)
     return parts
 
 
-class IdleStates(CpuCounterCollector):
-    """A row for each cpu and each state that is asked for; what is not told apart is one row of all together."""
+class ResidencyRows:
+    """Makes the rows of what counters of each cpu's states grew by, times in units of so many nanoseconds."""
 
-    counted = "idle states (cpuidle/state0/time in its folder of /sys/devices/system/cpu)"
-
-    def open_files(self, target: BoundTarget) -> None:
-        """Open the files of each cpu's states."""
-        self._names: dict[int, dict[str, str]] = {}
+    def __init__(self, resolved: ResolvedRequest, target: BoundTarget, *, ns_per_unit: int) -> None:
+        self._by_cpu = bool(target.cpus) or resolved.is_divided_by("cpu")
+        self._by_state = resolved.is_divided_by("power.state")
+        self._ns_per_unit = ns_per_unit
         self._late = 0
-        super().open_files(target)
-        self._by_cpu = bool(target.cpus) or self.resolved.is_divided_by("cpu")
-        self._by_state = self.resolved.is_divided_by("power.state")
 
-    def list_names(self, cpu: int) -> Sequence[str]:
-        """List the two files of each state, and remember what the states are called."""
-        self._names[cpu] = read_state_names(self.context.sysroot, cpu)
-        return [f"{folder}/{file}" for folder in self._names[cpu] for file in ("time", "usage")]
-
-    def make_rows(self, content: Mapping[int, Mapping[str, int]], at_ns: int) -> Rows:
-        """Return the residencies of the interval."""
-        grown = self.advance(content, at_ns)
-        whole = compute_residencies(grown, self._names, by_cpu=True, by_state=False)
+    def make(self, grown: Mapping[int, Growth], names: Mapping[int, Mapping[str, str]]) -> Rows:
+        """Make a row for each cpu and each state that is asked for; what is not told apart is one of all together."""
+        whole = compute_residencies(grown, names, by_cpu=True, by_state=False, ns_per_unit=self._ns_per_unit)
         self._late += sum(part.time_ns > part.length_ns for part in whole.values())
-        parts = compute_residencies(grown, self._names, by_cpu=self._by_cpu, by_state=self._by_state)
+        parts = compute_residencies(
+            grown, names, by_cpu=self._by_cpu, by_state=self._by_state, ns_per_unit=self._ns_per_unit
+        )
         keys: dict[str, list[int | str | None]] = {}
         if self._by_cpu:
             keys["cpu"] = [cpu for cpu, _ in parts]
@@ -92,12 +89,41 @@ class IdleStates(CpuCounterCollector):
         return {"late_credits": self._late}
 
     def facts(self) -> tuple[str, ...]:
-        """Say which cpus came and went, and that idle periods were credited late."""
+        """Say that idle periods were credited late."""
         late = (
             "an idle period that began before the interval it ended in is credited there whole: its share is kept to "
             "1, and the intervals before it read short"
         )
-        return (*super().facts(), *((late,) if self._late else ()))
+        return (late,) if self._late else ()
+
+
+class IdleStates(CpuCounterCollector):
+    """A row for each cpu and each state that is asked for; what is not told apart is one row of all together."""
+
+    counted = "idle states (cpuidle/state0/time in its folder of /sys/devices/system/cpu)"
+
+    def open_files(self, target: BoundTarget) -> None:
+        """Open the files of each cpu's states."""
+        self._names: dict[int, dict[str, str]] = {}
+        self._rows = ResidencyRows(self.resolved, target, ns_per_unit=_NS_PER_US)
+        super().open_files(target)
+
+    def list_names(self, cpu: int) -> Sequence[str]:
+        """List the two files of each state, and remember what the states are called."""
+        self._names[cpu] = read_state_names(self.context.sysroot, cpu)
+        return [f"{folder}/{file}" for folder in self._names[cpu] for file in ("time", "usage")]
+
+    def make_rows(self, content: Mapping[int, Mapping[str, int]], at_ns: int) -> Rows:
+        """Return the residencies of the interval."""
+        return self._rows.make(self.advance(content, at_ns), self._names)
+
+    def fields(self) -> dict[str, int]:
+        """Return in how many intervals a cpu was credited late."""
+        return self._rows.fields()
+
+    def facts(self) -> tuple[str, ...]:
+        """Say which cpus came and went, and that idle periods were credited late."""
+        return (*super().facts(), *self._rows.facts())
 
 
 def read_state_names(sysroot: str, cpu: int) -> dict[str, str]:

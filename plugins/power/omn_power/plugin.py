@@ -32,6 +32,8 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("power.throttle", "fs:sys:thermal_throttle", "omn_power.throttling:Throttling"),
         CollectorRow("power.battery", "fs:sys:power_supply", "omn_power.batteries:Batteries"),
         CollectorRow("power.cstate", "fs:sys:cpuidle", "omn_power.idle_states:IdleStates"),
+        CollectorRow("power.cstate", "bpf:raw_tp", "omn_power.idle_periods:IdleEvents"),
+        CollectorRow("power.cstate", "bpf:tp", "omn_power.idle_periods:IdleEvents"),
     ]
 
 

@@ -63,6 +63,7 @@ RECORDED = {
     "block_rq_issue": Recorded("block", {}),
     "block_rq_merge": Recorded("block", {}),
     "block_rq_complete": Recorded("block", {}),
+    "cpu_idle": Recorded("power", {0: "state", 1: "cpu_id"}),
     "sys_enter": Recorded("raw_syscalls", {0: WHOLE, 1: "id"}),
     "sys_exit": Recorded("raw_syscalls", {0: WHOLE, 1: "ret"}),
 }

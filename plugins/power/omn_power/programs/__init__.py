@@ -1,0 +1,1 @@
+"""The programs that run in the kernel, a module for each source."""
