@@ -35,7 +35,7 @@ def expect(ran: Any, code: int, said: str) -> None:
     [
         (("mem.rs", "--pid", "1"), 2, "no source is called 'mem.rs'"),
         (("mem.rs", "--pid", "1"), 2, "did you mean 'mem.rss'?"),
-        (("runtime.gc", "-e", "raw", "--pid", "1", "-d", "1s"), 3, "(USDT) are not read yet"),
+        (("runtime.java", "-e", "raw", "--pid", "1", "-d", "1s"), 3, "(USDT) are not read yet"),
         (("mem.rss", "--format", "jsn", "--", "true"), 2, "no format is called 'jsn'"),
         (("latency", "--", "true"), 3, "install omn-triage to have it"),
         (("mem.rss", "-m", "trace", "--", "true"), 2, "mem.rss has no mode 'trace'"),

@@ -22,6 +22,7 @@ def omn_collectors() -> list[CollectorRow]:
         _follow("runtime.custom", "bpf:uprobe_multi", "passes:PassLinks"),
         _follow("runtime.custom", "bpf:uprobe", "passes:Passes"),
         _follow("runtime.custom", "bpf:usdt", "passes:Marks"),
+        CollectorRow("runtime.gc", "bpf:usdt", "omn_runtime.pauses:Collections", several_processes=True),
     ]
 
 

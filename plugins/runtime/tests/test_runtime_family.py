@@ -31,7 +31,7 @@ def test_what_is_not_collected_says_why(catalog: Catalog, registry: Registry) ->
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("runtime.gc", "-e", "raw", "--", "true"), 3, "USDT"),
+        (("runtime.java", "-e", "raw", "--", "true"), 3, "USDT"),
         (("runtime", "--", "true"), 2, "a program's functions are timed where they are named"),
     ],
 )
