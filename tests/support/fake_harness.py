@@ -64,6 +64,14 @@ class Claude:
         for command in self.hooks.get(event, []):
             subprocess.run(command, input=json.dumps(payload).encode(), check=False)
 
+    def appear(self) -> None:
+        """Say in the file of this process which session it has."""
+        folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "sessions"
+        folder.mkdir(parents=True, exist_ok=True)
+        started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        told = {"pid": os.getpid(), "sessionId": self.session, "procStart": started, "cwd": os.getcwd()}
+        (folder / f"{os.getpid()}.json").write_text(json.dumps(told))
+
     def start(self, source: str = "startup") -> None:
         """Begin the session."""
         self.hook("SessionStart", source=source, model="poppy-5")

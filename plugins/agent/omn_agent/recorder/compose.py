@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -202,15 +203,14 @@ def _make_capture(
 
 
 def _label_process(captures: list[Capture]) -> None:
-    """Name the agent on its process, where each process is one agent's and that agent is in no other."""
-    by_process: dict[int, set[str]] = {}
+    """Name the agent on its process, where a process is one agent's and that agent is in no other."""
+    pairs = {(row.process.pid, row.native_session_id or row.session_id) for row in captures if row.process is not None}
+    processes = Counter(pid for pid, _ in pairs)
+    agents = Counter(session for _, session in pairs)
     for capture in captures:
-        if capture.process is not None:
-            by_process.setdefault(capture.process.pid, set()).add(capture.native_session_id or capture.session_id)
-    for capture in captures:
-        process = capture.process
-        if process is not None and len(by_process[process.pid]) == 1 and len(by_process) == 1:
-            capture.process = attrs.evolve(process, labels=(capture.label or capture.session_id[:8],))
+        process, agent = capture.process, capture.native_session_id or capture.session_id
+        if process is not None and processes[process.pid] == agents[agent] == 1:
+            capture.process = attrs.evolve(process, labels=(capture.label or agent[:8],))
 
 
 def _add_machine(capture: Capture, findings: Findings, content: JournalContent) -> None:

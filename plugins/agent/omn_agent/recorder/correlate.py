@@ -11,6 +11,7 @@ from omn_agent.recorder.findings import Findings
 APPLIERS: dict[str, str] = {
     "hook": "omn_agent.recorder.hook_events:apply_events",
     "extension": "omn_agent.recorder.extension_events:apply_events",
+    "process": "omn_agent.recorder.process_events:apply_events",
     "telemetry": "omn_agent.recorder.telemetry_events:apply_events",
 }
 """Who knows what the events of a source mean, by the first part of their kind: `(findings, events) -> None`.

@@ -39,12 +39,16 @@ def reap(launched: Launched) -> int | None:
 def read_start(pid: int, timeline: Timeline) -> int | None:
     """Return when a process started, on CLOCK_MONOTONIC, to a clock tick; None where it is no more.
 
-    /proc/<pid>/stat, field 22: ticks since the boot, suspension included.
+    /proc/<pid>/stat, field 22, suspension included.
     """
+    ticks = read_start_ticks(pid)
+    return None if ticks is None else timeline.compute_from_boottime(ticks * 1_000_000_000 // _TICKS_PER_SECOND)
+
+
+def read_start_ticks(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since the boot; None where it is no more."""
     fields = _read_stat(pid)
-    if fields is None:
-        return None
-    return timeline.compute_from_boottime(int(fields[19]) * 1_000_000_000 // _TICKS_PER_SECOND)
+    return None if fields is None else int(fields[19])
 
 
 def read_usage(pid: int) -> tuple[int, int] | None:

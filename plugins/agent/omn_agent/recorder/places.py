@@ -79,7 +79,7 @@ def list_children(path: Path) -> list[Path]:
 def find_open_files(pid: int, root: Path) -> set[Path]:
     """Return the session files that a process or a descendant of it has open for writing: its own without a doubt."""
     found = set()
-    for process in _iter_tree(pid):
+    for process in iter_tree(pid):
         try:
             for descriptor in Path(f"/proc/{process}/fd").iterdir():
                 target = descriptor.readlink()
@@ -99,7 +99,8 @@ def _is_writable(pid: int, descriptor: str) -> bool:
     return False
 
 
-def _iter_tree(pid: int) -> Iterator[int]:
+def iter_tree(pid: int) -> Iterator[int]:
+    """Yield a process and its descendants: /proc/<pid>/task/<tid>/children."""
     waiting = [pid]
     while waiting:
         process = waiting.pop()

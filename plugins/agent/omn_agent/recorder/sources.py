@@ -12,6 +12,7 @@ _HOOKS = "omn_agent.recorder.hook_source:HookSource"
 
 SOURCES: dict[Harness, tuple[str, ...]] = {
     **dict.fromkeys(Harness, (_HOOKS,)),
+    Harness.CLAUDE: (_HOOKS, "omn_agent.recorder.process_source:ProcessSource"),
     Harness.PI: ("omn_agent.recorder.extension_source:ExtensionSource",),
 }
 """What makes each source, called with the harness, in the order in which they are prepared."""
