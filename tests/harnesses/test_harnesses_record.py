@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import provider
 import pytest
 from agent_recording import read_maxima
 from perfetto_reading import ReadTrace, read_trace
@@ -81,6 +82,24 @@ def test_claude_code_and_its_subagent_are_recorded_by_their_hooks(place: Place, 
     assert len(trace.named("response")) == 4
     assert read_maxima(trace, "Input tokens") == [200, 200]
     assert read_maxima(trace, "Output tokens") == [40, 40]
+
+
+def test_a_claude_that_a_tool_of_claude_codes_runs_is_its_child(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs no hooks, and is found by its process: a capture in a process of its own, its tokens its own."""
+    program = Path(os.environ["HARNESSES"]) / "claude"
+    nested = f"NESTED=1 {program} -p CHILDWORD --allowedTools Bash < /dev/null"
+    monkeypatch.setattr(provider, "COMMAND", f'if [ -z "$NESTED" ]; then {nested}; else sleep 2; fi; echo ARGWORD')
+    trace = place.record(
+        "1", "claude", "-p", "CHILDWORD PROMPTWORD", "--allowedTools", "Bash", ANTHROPIC_BASE_URL=place.provider,
+        ANTHROPIC_API_KEY="none", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", IS_SANDBOX="1",
+    )  # fmt: skip
+    outer, inner = trace.one("profile (1)"), trace.one("profile (2)")
+    assert (inner.args["parent_session"], inner.args["stop_reason"]) == (outer.args["session_id"], "process-exit")
+    ours, theirs = sorted(trace.named("Bash"), key=lambda row: row.start)
+    assert ours.start < inner.start < theirs.start < theirs.end < inner.end < ours.end
+    assert (ours.args["timing"], theirs.args["timing"]) == ("native-duration", "transcript-observed")
+    assert len({row.process.pid for row in trace.descriptors.values() if row.HasField("process")}) == 2
+    assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200, 200], [40, 40])
 
 
 @pytest.mark.parametrize("content", ["1", "0"])
