@@ -50,7 +50,7 @@ def import_command(harness: str, place: Path, output: Path | None) -> int:
     from omn_agent.importing.account import render_account
     from omn_agent.importing.read import read_recording
 
-    recording, account = read_recording(Harness(harness), place, is_content_kept())
+    recording, account = read_recording(Harness(harness), place, is_content_kept(Harness(harness)))
     path = output or Path(f"{place.resolve().name.partition('.')[0]}.pftrace")
     write_new(path, lambda stream: write_recording(stream, recording))
     click.echo(render_account(path, recording, account))
@@ -132,12 +132,12 @@ def record_command(
     found = find_harness(command[0]) if harness is None else Harness(harness)
     if write_hooks:
         _say(hook_file.write_hooks(found, os.environ))
-    start_beside = None if session_file is None else _plan_beside(application, session_file)
+    start_beside = None if session_file is None else _plan_beside(application, session_file, found)
     click.echo(render_published(record(Wish(found, command, label, output, _say, start_beside, telemetry))))
     return 0
 
 
-def _plan_beside(application: Any, session_file: str) -> Callable[[int], Alongside]:
+def _plan_beside(application: Any, session_file: str, harness: Harness) -> Callable[[int], Alongside]:
     """Read a session, and return what starts it on a process."""
     from omn_agent.content import is_content_kept
     from omn_agent.machine.asking import make_beside, read_asked
@@ -146,7 +146,7 @@ def _plan_beside(application: Any, session_file: str) -> Callable[[int], Alongsi
     session = read_asked(session_file)
 
     def start(pid: int) -> Alongside:
-        beside = make_beside(session, pid, is_content_kept())
+        beside = make_beside(session, pid, is_content_kept(harness))
         return start_alongside(application.registry, application.catalog, application.probes, beside)
 
     return start

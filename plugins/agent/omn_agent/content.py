@@ -10,6 +10,8 @@ from typing import Any
 
 from omn_export.perfetto.annotations import Bounds
 
+from omn_agent.harness import Harness
+
 BOUNDS = {
     "args": Bounds(values=128, levels=8, units=65_536, flag="args_truncated"),
     "text": Bounds(units=65_536, flag="truncated"),
@@ -19,8 +21,13 @@ BOUNDS = {
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def is_content_kept() -> bool:
-    """Return whether prompts and arguments are to be recorded: unless AGENTPROF_CAPTURE_CONTENTS is 0."""
+def is_content_kept(harness: Harness) -> bool:
+    """Return whether prompts and arguments are to be recorded: unless AGENTPROF_CAPTURE_CONTENTS is 0.
+
+    Pi's other recorder is told by a switch of its own to leave arguments out: whoever set it wants none recorded.
+    """
+    if harness is Harness.PI and os.environ.get("PI_TRACING_CAPTURE_CONTENTS") == "0":
+        return False
     return os.environ.get("AGENTPROF_CAPTURE_CONTENTS", "1") != "0"
 
 

@@ -24,6 +24,7 @@ agent = Claude("outer"); agent.appear(); agent.start(); agent.prompt(); agent.be
 say("outer"); wait()
 Path("inner.py").write_text(INNER)
 subprocess.run(["claude"], env={**os.environ, "CLAUDE_CODE_SESSION_ID": "outer", "FAKE_SCRIPT": "inner.py"}, check=True)
+say("gone"); wait()
 agent.finish("c1"); agent.stop(); agent.end()
 """
 INNER = """
@@ -54,6 +55,9 @@ def test_an_agent_that_a_tool_started_is_a_child_in_a_process_of_its_own(bench: 
     running.go_on()
     running.expect("inner")
     bench.wait_for(b"inner.jsonl")
+    running.go_on()
+    running.expect("gone")
+    bench.wait_for(b"process.session_gone")
     running.go_on()
     ran = running.finish()
     stranger.communicate(b"\n")

@@ -76,7 +76,7 @@ export default async function (pi) {
     const told = { ...fields, dropped: dropped || undefined };
     const session = JSON.stringify(ctx.sessionManager.getSessionId());
     const head = `{"harness":"pi","event":"${name}","stamp_ns":${stamp},"pid":${process.pid},"session_id":${session}`;
-    socket.write(`${head},"input":${JSON.stringify(told)}}\n`);
+    socket.write(`${head},"input":${JSON.stringify(told)}}\n`, (error) => error && drop());
     return undefined;
   }
 

@@ -152,7 +152,7 @@ def _begin(journal: Journal, wish: Wish, name: str, folder: Path, path: Path) ->
         version=VERSION,
         id=name,
         harness=wish.harness.value,
-        content=is_content_kept(),
+        content=is_content_kept(wish.harness),
         label=wish.label,
         boot=find_boot(),
         working_folder=os.getcwd(),
@@ -177,7 +177,7 @@ def _launch(
 
     With sources of omn's beside it, it runs once they are attached.
     """
-    plan = Launch(wish.harness, wish.argv, environment, folder, is_content_kept())
+    plan = Launch(wish.harness, wish.argv, environment, folder, is_content_kept(wish.harness))
     for source in sources:
         asked = source.prepare(plan)
         argv = (plan.argv[0], *asked.arguments, *plan.argv[1:])
