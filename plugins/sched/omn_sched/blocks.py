@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from omn_kernel.bpf.columns import Columns, make_named_column
+from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import NO_EXIST, Map
 from omn_kernel.bpf.spans import SpanRecords
 from omn_kernel.bpf.task_states import TaskStates
@@ -42,12 +43,19 @@ class Blocks(SpanRecords):
     def write_programs(self, target: BoundTarget) -> None:
         """Load the program, and what forgets threads."""
         self.load_states(self._states)
-        entry = None if self.types.find_tracepoint(TRACEPOINT) is None else self.hold(SchedulerEntry())
+        tells_entry = not self.reads_records and self.types.find_tracepoint(TRACEPOINT) is not None
+        entry = self.hold(SchedulerEntry()) if tells_entry else None
         self._begins_at_entry = entry is not None
-        written = OffCpuProgram(self.tasks, self.task_fields, self._states, self.take_stack, self.transport, entry)
+        unseen = self.hold(LostCounter())
+        self.count_lost(unseen, "blocks ended where no tracepoint was passed")
+        written = OffCpuProgram(
+            self.tasks, self.task_fields, self._states, self.take_stack, self.transport, entry, unseen
+        )
         if entry is not None:
             self.load_tracepoint(TRACEPOINT, entry.write_entry)
-        self.load_tracepoint("sched_switch", written.write_switch)
+        self.load_event("sched_switch", written.write_switch)
+        if self.reads_records:
+            self.load_event("sched_wakeup", written.write_wakeup)
 
     def attach(self, target: BoundTarget) -> None:
         """Attach, and begin with who is off the cpu."""

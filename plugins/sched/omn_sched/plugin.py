@@ -30,6 +30,7 @@ def omn_collectors() -> list[CollectorRow]:
         _collect_threads("sched.runqlat", "fs:proc:schedstat", "Waits"),
         CollectorRow("sched.runqlat", "fs:proc:cpu_schedstat", "omn_sched.machine:CpuWaits"),
         _trace_stacks("sched.offcpu", "omn_sched.blocks:Blocks"),
+        _trace_stacks("sched.offcpu", "omn_sched.blocks:Blocks", "bpf:tp"),
         _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits"),
         _trace_stacks("sched.futex", "omn_sched.futex_waits:FutexWaits", "bpf:tp"),
         _trace_stacks("sched.lock", "omn_sched.lock_waits:LockWaits"),
