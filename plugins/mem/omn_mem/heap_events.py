@@ -32,19 +32,26 @@ class HeapCalls:
 
     def make_columns(self, names: Names) -> dict[str, Column]:
         """Make columns of what each made and how long that lived, or what it was refused."""
-        calls, ended = self.calls, self.ended_ns
-        is_made = calls["addr"] != 0
-        asked = np.minimum(calls["bytes"], _MOST).astype(np.int64)
-        is_live = is_made & (ended == LIVE)
+        made, ended = make_asked_columns(self.calls, names), self.ended_ns
+        is_made = self.calls["addr"] != 0
         return {
-            "bytes": Column(np.where(is_made, asked, 0)),
-            "allocations": Column(is_made.astype(np.int64)),
-            "live_bytes": Column(np.where(is_live, asked, 0)),
-            "lifetime_ns": Column(ended - calls["ns"].astype(np.int64), is_made & (ended >= 0)),
-            "failed_bytes": Column(asked, ~is_made),
-            "op": make_named_column(calls["op"].astype(np.int64), OPERATIONS.get, names),
-            "addr": make_address_column(calls["addr"], names),
+            **made,
+            "live_bytes": Column(np.where(is_made & (ended == LIVE), made["bytes"].values, 0)),
+            "lifetime_ns": Column(ended - self.calls["ns"].astype(np.int64), is_made & (ended >= 0)),
+            "addr": make_address_column(self.calls["addr"], names),
         }
+
+
+def make_asked_columns(calls: Records, names: Names) -> dict[str, Column]:
+    """Make columns of what calls asked for and had, whatever became of it."""
+    is_made = calls["addr"] != 0
+    asked = np.minimum(calls["bytes"], _MOST).astype(np.int64)
+    return {
+        "bytes": Column(np.where(is_made, asked, 0)),
+        "allocations": Column(is_made.astype(np.int64)),
+        "failed_bytes": Column(asked, ~is_made),
+        "op": make_named_column(calls["op"].astype(np.int64), OPERATIONS.get, names),
+    }
 
 
 def compute_calls(records: Records, freed_ns: npt.NDArray[Any], closed_ns: int) -> HeapCalls:
@@ -53,7 +60,7 @@ def compute_calls(records: Records, freed_ns: npt.NDArray[Any], closed_ns: int) 
     `freed_ns` is from when on a block that a record was handed may have been another's (`compute_lives`).
     """
     lives = compute_lives(records, freed_ns, closed_ns)
-    is_call = (records["op"] != FREE) & ~_find_frees_by_realloc(records)
+    is_call = find_calls(records)
     calls, ended_ns = records[is_call], lives.ended_ns[is_call]
     is_live = (ended_ns == LIVE) & (calls["addr"] != 0) & (calls["ns"] <= closed_ns)
     counts = {
@@ -65,8 +72,8 @@ def compute_calls(records: Records, freed_ns: npt.NDArray[Any], closed_ns: int) 
     return HeapCalls(is_call, calls, ended_ns, counts)
 
 
-def _find_frees_by_realloc(records: Records) -> npt.NDArray[np.bool_]:
-    """Find the calls of realloc that were asked for nothing: they give a block back, and fail at nothing."""
+def find_calls(records: Records) -> npt.NDArray[np.bool_]:
+    """Find the calls that were to make a block: not free, nor realloc that was asked for nothing, which gives back."""
     is_asked_nothing = (records["op"] == REALLOC) & (records["bytes"] == 0) & (records["given"] != 0)
-    found: npt.NDArray[np.bool_] = is_asked_nothing & (records["addr"] == 0)
+    found: npt.NDArray[np.bool_] = (records["op"] != FREE) & ~(is_asked_nothing & (records["addr"] == 0))
     return found

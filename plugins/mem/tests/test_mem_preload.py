@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from compiled import compile_c
+from omn_kernel.injected.collecting import MOST_RECORDS
 
 from omn_core.testing.fixtures import Command, Ran
 
@@ -83,6 +84,13 @@ int main(void) {
     return 0;
 }
 """
+MANY = """
+#include <stdlib.h>
+int main(void) {
+    for (int i = 0; i < CALLS; i++) { void *p = malloc(i % 2 ? 10 : 50); __asm__ volatile("" : "+r"(p)); free(p); }
+    return 0;
+}
+"""
 DIES = '#include <stdlib.h>\nint main(void) { void *p = malloc(9); __asm__ volatile("" : "+r"(p)); abort(); }'
 OWN = """
 #include <stddef.h>
@@ -126,6 +134,23 @@ def test_blocks_are_followed_through_moves_forks_and_execs(omn: Command, tmp_pat
     assert [one for one in ran.result["degraded"] if "executed without the library" in one and "still" in one]
     assert ran.document["cost"]["in_target"]["cpu_ns"] >= 0
     assert not ran.document["cost"]["in_target"]["unknown"]
+
+
+@pytest.mark.spec("MEM-1", "EMT-2")
+def test_a_count_has_no_bound(omn: Command, tmp_path: Path) -> None:
+    """Calls that are alike are one row while they come: twice as many as a run holds are counted, and their bytes."""
+    calls = MOST_RECORDS * 2
+    path = compile_c(tmp_path, "many", MANY, "-O1", "-fno-builtin", f"-DCALLS={calls}")
+    ran = ask(omn, "-e", "count", "-e", "topk:1@op", "-e", "hist", "--keys", "func", "--", str(path), mode="count")
+    assert ran.code == 0, ran.stderr
+    assert ran.result["losses"]["dropped"] == 0
+    (emits,) = [one["emits"] for one in ran.result["series"] if one["key"].get("func") == "main"]
+    total = calls // 2 * (10 + 50)
+    assert (emits["count"]["events"], emits["count"]["value"]) == (calls, total)
+    assert emits["topk:1@op"]["rows"][0] == {"key": {"op": "malloc"}, "value": total, "share": 1.0}
+    assert [bucket["count"] for bucket in emits["hist"]["buckets"] if bucket["count"]] == [calls // 2] * 2
+    assert ran.result["fields"]["frees"] == calls
+    assert "live" not in ran.result["fields"]
 
 
 @pytest.mark.spec("RUN-16")

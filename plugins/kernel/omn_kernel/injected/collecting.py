@@ -58,6 +58,8 @@ class InjectedCollector(CollectorBase, ABC):
     function: str
     remedy: str
     format: RecordFormat
+    is_ending = False
+    """Whether the last reading is over, so that what comes now may be after the window."""
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Make the memory that the library is to write to."""
@@ -114,17 +116,18 @@ class InjectedCollector(CollectorBase, ABC):
     def _take(self) -> None:
         part = self.memory.drain()
         if part is not None:
-            self._keep(part)
+            self._copied += self.format.count(part.content)
+            self.keep(part)
         if self.memory.lost > self._lost:
             self._drains.append(Drain(self.context.clock(), self.memory.lost - self._lost))
             self._lost = self.memory.lost
         if self._programs is not None:
             self._programs.take(self.memory.read_processes())
 
-    def _keep(self, part: Part) -> None:
+    def keep(self, part: Part) -> None:
+        """Keep what came until the close, as far as the bound goes. A subclass that adds it up keeps less of it."""
         came = self.format.count(part.content)
         kept = min(came, MOST_RECORDS - self._held)
-        self._copied += came
         self._overrun += came - kept
         if kept:
             self._held += kept
@@ -136,6 +139,7 @@ class InjectedCollector(CollectorBase, ABC):
             return Batch.empty()
         try:
             self.memory.turn(is_on=False)
+            self.is_ending = True
             if self._programs is None:
                 return Batch.empty()
             self._take()
@@ -153,11 +157,11 @@ class InjectedCollector(CollectorBase, ABC):
             self._programs.close()
 
     def _make_events(self) -> Batch:
-        records, owners = self.format.read(self._parts)
+        records, owners = self.read_records()
         self._parts = []
         order = np.argsort(records["ns"], kind="stable")
         columns, chosen = self.make_columns(records[order], owners[order], self._closed_ns)
-        self._delivered = len(columns)
+        self._delivered = len(columns) if columns.weight is None else int(columns.weight.sum())
         return Batch(
             records["ns"][order][chosen].astype(np.int64),
             None,
@@ -166,6 +170,10 @@ class InjectedCollector(CollectorBase, ABC):
             columns.weight,
             columns.stack,
         )
+
+    def read_records(self) -> tuple[Array, Array]:
+        """Return what was kept, and of each record whose it is."""
+        return self.format.read(self._parts)
 
     @abstractmethod
     def make_columns(self, records: Array, owners: Array, closed_ns: int) -> tuple[Columns, Array]:

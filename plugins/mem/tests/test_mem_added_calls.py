@@ -1,0 +1,53 @@
+"""Calls of an allocator that are alike, added up."""
+
+from __future__ import annotations
+
+import numpy as np
+import omn_mem.added_calls
+import pytest
+from omn_kernel.injected.memory import PART
+from omn_mem.added_calls import AddedCalls
+from omn_mem.programs.heap import FREE, MALLOC, REALLOC
+
+RECORD = np.dtype([("ns", "u8"), ("bytes", "u8"), ("addr", "u8"), ("given", "u8"), ("op", "u4"), ("stack", "u4")])
+CALLS = np.array(
+    [
+        (1, 8, 0x10, 0, MALLOC, 5),
+        (2, 8, 0x20, 0, MALLOC, 5),
+        (3, 8, 0, 0, MALLOC, 5),
+        (4, 9, 0x30, 0, MALLOC, 5),
+        (5, 0, 0, 0x30, FREE, 0),
+        (6, 0, 0, 0x20, REALLOC, 5),
+    ],
+    RECORD,
+)
+
+
+@pytest.mark.parametrize("most_rows", [1, 1 << 17])
+def test_what_is_alike_is_one_row(monkeypatch: pytest.MonkeyPatch, most_rows: int) -> None:
+    """By size, caller, thread and name, and whether it was had; whether rows of readings are joined or not."""
+    monkeypatch.setattr(omn_mem.added_calls, "_MOST_ROWS", most_rows)
+    owners = np.zeros(len(CALLS), PART)
+    owners["name"] = b"one"
+    others = owners.copy()
+    others["thread"] = 7
+    added = AddedCalls(CALLS[:0], owners[:0])
+    for whose in (owners, others, owners):
+        added.add(CALLS, whose, is_last=False)
+    added.add(CALLS[:2], owners[:2], is_last=True)
+    records, told, weights = added.read()
+    rows: dict[tuple[int, int, bool], int] = {}
+    for record, owner, weight in zip(records, told, weights.tolist(), strict=True):
+        key = int(owner["thread"]), int(record["bytes"]), bool(record["addr"])
+        rows[key] = rows.get(key, 0) + weight
+    assert rows == {
+        (0, 8, True): 6,
+        (0, 8, False): 2,
+        (0, 9, True): 2,
+        (7, 8, True): 2,
+        (7, 8, False): 1,
+        (7, 9, True): 1,
+    }
+    assert added.frees == 3
+    # What comes after the last reading stays apart, each with its own time.
+    assert (weights[-2:].tolist(), records["ns"][-2:].tolist()) == ([1, 1], [1, 2])
