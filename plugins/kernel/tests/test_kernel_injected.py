@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from another_user import run_as_another_user
 from compiled import compile_c
 from omn_kernel.injected.heap_records import HeapRecords
 from omn_kernel.injected.library import get_library, put_first, refuse_program
@@ -151,6 +152,38 @@ def test_a_program_of_other_privileges_is_refused(tmp_path: Path) -> None:
     path.chmod(0o4755)
     with pytest.raises(MachineRefused, match="privileges of its own"):
         refuse_program(str(path), {}, "malloc", "")
+
+
+def test_a_program_opens_the_memory_of_an_omn_that_may_do_no_more_than_it() -> None:
+    """One that the kernel hides from its user is refused; and what tasks map is told to a user without privileges."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a program another user's")
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2:
+        pytest.skip("perf events are closed to users here")
+    said = run_as_another_user(
+        """
+        import ctypes, os, time
+        from omn_core.api import MachineRefused
+        from omn_core.testing.harness import bind_processes
+        from omn_kernel.injected.library import refuse_reader
+        from omn_kernel.perf.followed_tasks import FollowedTasks
+        from omn_kernel.perf.task_records import TaskRecords
+        from omn_kernel.symbols.choice import NameSources
+        """,
+        """
+        try:
+            refuse_reader(os.getpid(), "")
+        except MachineRefused as refused:
+            print(refused.reason)
+        PR_SET_DUMPABLE = 4
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+        refuse_reader(os.getpid(), "")
+        tasks = FollowedTasks("/", NameSources())
+        TaskRecords(bind_processes(os.getpid()), tasks, time.monotonic_ns(), is_held=False).close()
+        print("opened")
+        """,
+    )
+    assert said == "the program may not open the memory of an omn that has more capabilities than it\nopened\n"
 
 
 def make_part(*records: tuple[int, ...], owners: int = 1) -> Part:

@@ -36,7 +36,7 @@ def refuse_reader(pid: int, remedy: str) -> None:
     The kernel lets nobody look into a process that may do more than oneself.
     """
     user = os.geteuid()
-    is_hidden = os.stat("/proc/self").st_uid != user
+    is_hidden = os.stat("/proc/self/fd").st_uid != user
     permitted, kept = (_read_capabilities(one, name) for one, name in (("self", "CapPrm"), (pid, "CapAmb")))
     if is_hidden or (user != 0 and permitted & ~kept):
         raise MachineRefused("the program may not open the memory of an omn that has more capabilities than it", remedy)

@@ -27,14 +27,15 @@ class TaskRecords:
         self._tasks = tasks
         self.lost = 0
 
-        def make(event: PerfEvent, is_user_only: bool) -> EventAttributes:
+        def make(event: PerfEvent, _is_user_only: bool) -> EventAttributes:
+            # It counts nothing, in nobody's code: without the kernel's a user may open it on processes of their own.
             return EventAttributes(
                 event.kind,
                 event.config,
                 is_disabled=True,
                 inherits=bool(target.processes) and target.tid is None,
                 enable_on_exec=is_held,
-                exclude_kernel=is_user_only,
+                exclude_kernel=True,
                 reads_times=True,
                 sampling=_SAMPLING,
             )
