@@ -13,6 +13,7 @@ from omn_kernel.mounts import find_tracefs
 from omn_kernel.polled import place, read_file
 
 _FIELD = re.compile(rb"\tfield:([^;]*);\toffset:(\d+);\tsize:(\d+);\tsigned:([01]);")
+_SYMBOL = re.compile(rb'\{ (\d+), "(\w+)" \}')
 _NAME = re.compile(r"(\w+)(?:\[\w*\])?$")
 
 
@@ -41,12 +42,27 @@ def is_described(name: str, sysroot: str = "/") -> bool:
     return mounted is not None and os.path.exists(place(sysroot, f"{mounted}/events/{name}/format"))
 
 
+def parse_symbols(content: bytes, field: str) -> dict[int, str]:
+    """Parse what a format file calls the numbers of a field (__print_symbolic); nothing of one that has no names."""
+    _, found, told = content.partition(f"__print_symbolic(REC->{field},".encode())
+    return {int(number): name.decode() for number, name in _SYMBOL.findall(told.partition(b")")[0])} if found else {}
+
+
+def read_symbols(name: str, field: str, sysroot: str = "/") -> Mapping[int, str]:
+    """Read what a tracepoint calls the numbers of a field. Raises MachineRefused where it is not there."""
+    return parse_symbols(_read(name, sysroot), field)
+
+
 def read_format(name: str, sysroot: str = "/") -> Mapping[str, RecordField]:
     """Read the fields of a tracepoint's record (`sched/sched_switch`). Raises MachineRefused where it is not there."""
+    return parse_format(_read(name, sysroot))
+
+
+def _read(name: str, sysroot: str) -> bytes:
     mounted = find_tracefs(sysroot)
     if mounted is None:
         raise MachineRefused("tracefs is not mounted", "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing")
     try:
-        return parse_format(read_file(sysroot, f"{mounted}/events/{name}/format"))
+        return read_file(sysroot, f"{mounted}/events/{name}/format")
     except OSError as error:
         raise MachineRefused(f"the record of tracepoint {name} cannot be read: {error.strerror}") from None

@@ -35,7 +35,7 @@ from omn_kernel.perf.attributes import EventAttributes, Place, Sampling
 from omn_kernel.perf.events import find_event
 from omn_kernel.polled import read_file
 from omn_kernel.privileges import read_privileges
-from omn_kernel.tracepoints import parse_format, read_format
+from omn_kernel.tracepoints import parse_format, parse_symbols, read_format
 
 from omn_core.api import MachineRefused
 
@@ -273,6 +273,16 @@ def test_a_format_is_read_by_its_fields_names() -> None:
         "name": (40, 8, False),
         "prev_pid": (24, 4, True),
     }
+
+
+def test_numbers_of_a_field_have_the_names_that_its_format_gives_them() -> None:
+    """Those of that field alone; of one that is printed as it is there are none."""
+    content = (
+        b'print fmt: "%s %s", __print_symbolic(REC->reason, { 2, "NOT_SPECIFIED" }, { 3, "NO_SOCKET" }), '
+        b'__print_symbolic(REC->state, { 4, "OTHER" }), REC->location\n'
+    )
+    assert parse_symbols(content, "reason") == {2: "NOT_SPECIFIED", 3: "NO_SOCKET"}
+    assert parse_symbols(content, "location") == {}
 
 
 def find_getppid() -> tuple[str, int]:

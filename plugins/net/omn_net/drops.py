@@ -14,18 +14,20 @@ from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.columns import Columns, make_named_column, make_number_column, make_text_column
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.record_arguments import reads_records
 from omn_kernel.bpf.registers import R0, R1, R6, R7
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.stacked import StackedRecords
 from omn_kernel.interfaces import Interface
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
+from omn_kernel.tracepoints import read_symbols
 
 from omn_core.api import ABSENT as NO_NAME
 from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
 from omn_net.packet_names import name_protocol, name_reasons
-from omn_net.programs.drops import LAYOUTS, DropProgram, read_reasons
+from omn_net.programs.drops import LAYOUTS, RECORDED, DropProgram, read_reasons
 
 
 class Drops(ProgramCollector, ABC):
@@ -33,15 +35,20 @@ class Drops(ProgramCollector, ABC):
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a packet, and open what needs no target."""
-        self.shown = tuple(name for name in LAYOUTS if resolved.shows(name))
+        told = RECORDED if reads_records(resolved) else LAYOUTS
+        self.shown = tuple(name for name in LAYOUTS if name in told and resolved.shows(name))
         self.subject: Sequence[tuple[str, str]] = [part for name in self.shown for part in LAYOUTS[name]]
         super().prepare(resolved, context)
 
     def make_program(self, target: BoundTarget) -> DropProgram:
         """Make the program for a target, and find what its numbers stand for."""
-        self._reasons = name_reasons(read_reasons(self.types))
+        reasons = self._read_recorded_reasons() if self.reads_records else read_reasons(self.types)
+        self._reasons = name_reasons(reasons)
         self._symboliser = Symboliser(AddressSpaces(), self.context.sysroot)
-        return DropProgram(self.types, self.shown, target.place if isinstance(target.place, Interface) else None)
+        return DropProgram(reasons, self.shown, target.place if isinstance(target.place, Interface) else None)
+
+    def _read_recorded_reasons(self) -> dict[str, int]:
+        return {name: number for number, name in read_symbols("skb/kfree_skb", "reason").items()}
 
     def make_subjects(self, records: npt.NDArray[Any]) -> tuple[Mapping[str, Column], Mapping[str, Column]]:
         """Make the keys and the attributes of packets."""
@@ -53,7 +60,7 @@ class Drops(ProgramCollector, ABC):
             keys["sock"] = Column(records["sock"].astype(np.uint64), records["sock"] != 0)
         if "protocol" in self.shown:
             kinds = records["ethertype"].astype(np.int64) << 8 | records["protocol"].astype(np.int64)
-            keys["protocol"] = make_named_column(kinds, lambda kind: name_protocol(kind >> 8, kind & 0xFF), names)
+            keys["protocol"] = make_named_column(kinds, self._name_kind, names)
         if "name" in self.shown:
             attributes["name"] = make_text_column(records["name"], names)
         if "reason" in self.shown:
@@ -61,6 +68,9 @@ class Drops(ProgramCollector, ABC):
         if "location" in self.shown:
             attributes["location"] = self._make_locations(records["location"])
         return keys, attributes
+
+    def _name_kind(self, kind: int) -> str | None:
+        return name_protocol(kind >> 8, None if self.reads_records else kind & 0xFF)
 
     def _make_locations(self, addresses: npt.NDArray[np.uint64]) -> Column:
         """Make the column of the functions that freed packets, each with how far in it the call is.
@@ -97,14 +107,15 @@ class DropRecords(Drops, StackedRecords):
     def write_programs(self, target: BoundTarget) -> None:
         """Load the program."""
         written = self.make_program(target)
-        self.load_tracepoint("kfree_skb", lambda program: self._write(program, written))
+        self.load_event("kfree_skb", lambda program: self._write(program, written))
 
-    def _write(self, program: KernelAssembly, written: DropProgram) -> None:
+    def _write(self, program: TaskAssembly, written: DropProgram) -> None:
         record = program.reserve(self.record)
 
         def hand_over() -> None:
-            program.read_field(R1, R7, "sk_buff", "len")
-            program.set(record, "bytes", R1)
+            if isinstance(program, KernelAssembly):
+                program.read_field(R1, R7, "sk_buff", "len")
+                program.set(record, "bytes", R1)
             self.take_stack(program, record, R6)
             read_clock(program, R0)
             program.set(record, "ns", R0)
@@ -115,7 +126,9 @@ class DropRecords(Drops, StackedRecords):
     def make_columns(self, records: npt.NDArray[Any]) -> Columns:
         """Make columns of packets."""
         keys, attributes = self.make_subjects(records)
-        measured = {"packets": Column(np.ones(len(records), np.int64)), "bytes": make_number_column(records["bytes"])}
+        measured = {"packets": Column(np.ones(len(records), np.int64))}
+        if not self.reads_records:
+            measured["bytes"] = make_number_column(records["bytes"])
         return Columns(keys, {**measured, **attributes}, stack=self.make_stacks(records))
 
 
@@ -132,9 +145,9 @@ class DropRows(Drops, RowCollector):
     def write_programs(self, target: BoundTarget) -> None:
         """Load the program."""
         written = self.make_program(target)
-        self.load_tracepoint("kfree_skb", lambda program: self._write(program, written))
+        self.load_event("kfree_skb", lambda program: self._write(program, written))
 
-    def _write(self, program: KernelAssembly, written: DropProgram) -> None:
+    def _write(self, program: TaskAssembly, written: DropProgram) -> None:
         key = program.reserve(self.key)
 
         def hand_over() -> None:

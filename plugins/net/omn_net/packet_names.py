@@ -11,9 +11,14 @@ _IP = {0x0800: "IPv4", 0x86DD: "IPv6"}
 _PREFIX = "SKB_DROP_REASON_"
 
 
-def name_protocol(ethertype: int, carried: int) -> str | None:
-    """Name what a packet is: what IP carries, else by its ethertype; None for one that has none (of Unix sockets)."""
+def name_protocol(ethertype: int, carried: int | None) -> str | None:
+    """Name what a packet is: what IP carries, else by its ethertype; None for one that has none (of Unix sockets).
+
+    Where nobody tells what it carries (`carried` None), it is IP's own name.
+    """
     if ethertype in _IP:
+        if carried is None:
+            return _IP[ethertype]
         return _CARRIED.get(carried) or f"{_IP[ethertype]} {carried}"
     return _ETHERTYPES.get(ethertype, f"{ethertype:#06x}") if ethertype else None
 

@@ -54,6 +54,7 @@ def omn_collectors() -> list[CollectorRow]:
             walks=("fp", "none"),
             symbols=("none", "local", "debuginfod"),
         ),
+        CollectorRow("net.drops", "bpf:tp", "omn_net.drops:DroppedPackets"),
         CollectorRow("net.udp", "nl:sock_diag", "omn_net.udp:UdpSockets"),
         CollectorRow("net.qdisc", "nl:route:qdisc", "omn_net.queues:QueueCounts"),
     ]

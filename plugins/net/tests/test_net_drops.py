@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from event_backends import RECORDED, needs_records
 from networks import Network, Pair, make_network, pair
 from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.reading import KernelAssembly
@@ -117,6 +118,35 @@ def test_each_way_to_lose_packets_has_its_reason_its_place_and_its_number(
     assert machine.collector.losses().is_empty
 
 
+@needs_records
+@pytest.mark.spec("NET-1", "SRC-4")
+def test_records_tell_of_the_same_drops(pair: Pair, drive_events: DriveEvents) -> None:
+    """By reason, place and ethertype, what the packets themselves tell, less at most what the kernel passed over."""
+    with (
+        drive_events("net.drops", bind_machine()) as typed,
+        drive_events("net.drops", bind_machine(), backend=RECORDED) as single,
+        drive_events("net.drops", bind_machine(), "protocol", backend=RECORDED, mode="count") as counted,
+    ):
+        send_frames(pair.here, "here0", 40, b"\xff" * 6, UNKNOWN)
+        pair.send(25, 100, port=4010)
+        for driver in (typed, single):
+            driver.sample()
+        sums = counted.collector.sample(0)
+        protocols = sums.keys["protocol"].to_list()
+    skips = [driver.collector.losses().skipped for driver in (single, counted)]
+    wanted, found = (
+        Counter((row["reason"], row["location"]) for row in driver.rows if row.get("protocol") == "0x88b5")
+        for driver in (typed, single)
+    )
+    assert wanted.total() == 40
+    assert not found - wanted
+    assert found.total() >= 40 - skips[0]
+    assert sum(row["reason"] == "NO_SOCKET" and row["protocol"] == "IPv4" for row in single.rows) >= 25 - skips[0]
+    assert not {"bytes", "iface", "sock", "name"} & single.rows[0].keys()
+    assert sums.weight is not None
+    assert 40 - skips[1] <= dict(zip(protocols, sums.weight.tolist(), strict=True))["0x88b5"] <= 40
+
+
 @pytest.mark.spec("NET-1")
 def test_a_stack_is_the_kernels_way_to_where_a_packet_was_freed(pair: Pair, omn: Command) -> None:
     """From the command line, of one interface: nothing of whoever's program it interrupted."""
@@ -163,6 +193,7 @@ def test_packets_and_reasons_have_the_kernels_names() -> None:
     assert name_protocol(0x0800, 6) == name_protocol(0x86DD, 6) == "TCP"
     assert name_protocol(0x86DD, 199) == "IPv6 199"
     assert (name_protocol(0x0806, 0), name_protocol(0, 0)) == ("ARP", None)
+    assert (name_protocol(0x0800, None), name_protocol(0x86DD, None)) == ("IPv4", "IPv6")
     name = name_reasons({"SKB_DROP_REASON_NO_SOCKET": 3})
     assert (name(3), name(0x10002), name(-1)) == ("NO_SOCKET", "0x10002", None)
 

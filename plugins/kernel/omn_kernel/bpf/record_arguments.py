@@ -64,6 +64,7 @@ RECORDED = {
     "block_rq_merge": Recorded("block", {}),
     "block_rq_complete": Recorded("block", {}),
     "cpu_idle": Recorded("power", {0: "state", 1: "cpu_id"}),
+    "kfree_skb": Recorded("skb", {1: "location", 2: "reason"}),
     "sys_enter": Recorded("raw_syscalls", {0: WHOLE, 1: "id"}),
     "sys_exit": Recorded("raw_syscalls", {0: WHOLE, 1: "ret"}),
 }

@@ -5,18 +5,21 @@ A packet that was used up is freed by another function, and no drop. Since Linux
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.hooks import TypedTracepoint
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.btf.fields import FieldMissing, iter_enumerators
 from omn_kernel.btf.spelling import spell_tracepoint
 from omn_kernel.btf.types import Btf
 from omn_kernel.interfaces import Interface
 
+RECORDED = frozenset({"location", "reason", "protocol"})
+"""Those of `LAYOUTS` that a record tells, of the protocol the ethertype alone."""
 LAYOUTS = {
     "location": [("location", "u8")],
     "reason": [("reason", "i4")],
@@ -46,26 +49,56 @@ def read_reasons(types: Btf) -> dict[str, int]:
 
 @attrs.frozen
 class DropProgram:
-    """Writes the program. `shown` are those of `LAYOUTS` that a record has, `interface` the one that is asked about."""
+    """Writes the program. `shown` are those of `LAYOUTS` that a record has, `interface` the one that is asked about.
 
-    types: Btf
+    `reasons` are the numbers of the kernel's reasons by their names.
+    """
+
+    reasons: Mapping[str, int]
     shown: Collection[str]
     interface: Interface | None
 
-    def write(self, program: KernelAssembly, record: Record, hand_over: Callable[[], None]) -> None:
+    def write(self, program: TaskAssembly, record: Record, hand_over: Callable[[], None]) -> None:
         """Write kfree_skb(packet, location[, reason[, socket]]), which leaves what it knows in a cleared record.
 
-        `hand_over` emits what becomes of it: R6 holds the context then, R7 the packet.
+        `hand_over` emits what becomes of it: R6 holds the context then, R7 the packet where one is told.
         """
-        number = TypedTracepoint("kfree_skb", self.types).get_attach_id()
-        arguments = len(spell_tracepoint(self.types, number))
         program.clear(record)
         program.move(R6, R1)
+        if isinstance(program, RecordedAssembly):
+            self._tell_recorded(program, record)
+        elif isinstance(program, KernelAssembly):
+            self._tell(program, record)
+        hand_over()
+        program.label("done")
+        program.leave(0)
+
+    def _tell_recorded(self, program: RecordedAssembly, record: Record) -> None:
+        """Set what the record tells."""
+        if "reason" in program.fields:
+            program.read_argument(R1, R6, _REASON)
+            # What has no name below those that have one says that nothing was dropped.
+            program.jump_if(R1, "<", min(self.reasons.values(), default=0), "done")
+        else:
+            program.move(R1, NO_REASON)
+        if "reason" in self.shown:
+            program.set(record, "reason", R1)
+        self._set_location(program, record)
+        if "protocol" in self.shown:
+            program.read_record(R1, R6, program.fields["protocol"])
+            program.move(R2, R1)
+            program.compute(R2, ">>=", 8)
+            program.compute(R1, "<<=", 8)
+            program.compute(R1, "|=", R2)
+            program.set(record, "ethertype", R1)
+
+    def _tell(self, program: KernelAssembly, record: Record) -> None:
+        """Set what the packet tells, and its socket."""
+        number = TypedTracepoint("kfree_skb", program.types).get_attach_id()
+        arguments = len(spell_tracepoint(program.types, number))
         program.read_argument(R7, R6, 0)
         self._set_reason(program, record, has_reason=arguments > _REASON)
-        if "location" in self.shown:
-            program.read_argument(R1, R6, 1)
-            program.set(record, "location", R1)
+        self._set_location(program, record)
         self._point_to_socket(program, has_socket=arguments > _SOCKET)
         if "sock" in self.shown:
             with program.when(R8, "!=", 0):
@@ -75,9 +108,11 @@ class DropProgram:
             self._set_interface(program, record)
         if "protocol" in self.shown:
             self._set_protocol(program, record)
-        hand_over()
-        program.label("done")
-        program.leave(0)
+
+    def _set_location(self, program: TaskAssembly, record: Record) -> None:
+        if "location" in self.shown:
+            program.read_argument(R1, R6, 1)
+            program.set(record, "location", R1)
 
     def _set_reason(self, program: KernelAssembly, record: Record, *, has_reason: bool) -> None:
         if not has_reason:
@@ -87,10 +122,9 @@ class DropProgram:
         program.read_argument(R1, R6, _REASON)
         program.compute(R1, "<<=", _WORD)
         program.compute(R1, ">>=", _WORD)
-        reasons = read_reasons(self.types)
         for name in _NOT_DROPPED:
-            if name in reasons:
-                program.jump_if(R1, "==", reasons[name], "done")
+            if name in self.reasons:
+                program.jump_if(R1, "==", self.reasons[name], "done")
         if "reason" in self.shown:
             program.set(record, "reason", R1)
 
