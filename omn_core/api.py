@@ -124,11 +124,13 @@ if TYPE_CHECKING:
         Document,
         Result,
         SeriesResult,
-        Window,
     )
     from omn_core.model.stacks import (
         Frame,
         Stacks,
+    )
+    from omn_core.model.watched import (
+        Window,
     )
     from omn_core.names import (
         escape_bytes,
@@ -193,7 +195,7 @@ _DEFERRED = {
     "StackSeries": "omn_core.format.stacks",
     "Stacks": "omn_core.model.stacks",
     "TargetGone": "omn_core.model.collector",
-    "Window": "omn_core.model.result",
+    "Window": "omn_core.model.watched",
     "compile_filter": "omn_core.filter.grammar",
     "escape_bytes": "omn_core.names",
     "escape_tree": "omn_core.names",

@@ -18,9 +18,10 @@ from omn_core.model.batch import Batch, Column
 from omn_core.model.losses import Losses
 from omn_core.model.request import POLLED_MODES, EmitSpec
 from omn_core.model.resolved import ResolvedRequest
-from omn_core.model.result import RawEvents, SeriesResult, Window
+from omn_core.model.result import RawEvents, SeriesResult
 from omn_core.model.rows import EmitRow
 from omn_core.model.stacks import WITHIN, Stacks
+from omn_core.model.watched import Window
 from omn_core.plugins import Registry
 
 

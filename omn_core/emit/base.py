@@ -12,9 +12,9 @@ import numpy as np
 from omn_core.emit.numbers import compute_products, compute_sums
 from omn_core.model.batch import Array, Batch, Column
 from omn_core.model.request import EmitSpec
-from omn_core.model.result import Window
 from omn_core.model.stacks import Stacks
 from omn_core.model.style import TextStyle
+from omn_core.model.watched import Window
 
 Answer = dict[str, Any]
 """An emit's answer: plain values that any encoder can write, its `lower_bound` among them."""

@@ -10,7 +10,8 @@ import attrs
 from omn_core import SCHEMA, __version__
 from omn_core.model.losses import Losses
 from omn_core.model.resolved import Link, ResolvedRequest
-from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Repeat, Result, Window
+from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Repeat, Result
+from omn_core.model.watched import Window
 from omn_core.names import escape_tree
 from omn_core.session.composed import make_plain_composition
 

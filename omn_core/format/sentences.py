@@ -9,9 +9,10 @@ from omn_core.format.scale import render_count, render_duration
 from omn_core.model.losses import Losses
 from omn_core.model.request import RequestWindow
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest
-from omn_core.model.result import Adopted, Cost, Document, FilterAccount, ProgramResult, Result, Window
+from omn_core.model.result import Cost, Document, FilterAccount, ProgramResult, Result
 from omn_core.model.target import Target
 from omn_core.model.walks import WalkChoice
+from omn_core.model.watched import Adopted, Window
 from omn_core.names import render_printable
 
 _LONGEST_NAME = 240

@@ -16,19 +16,7 @@ from omn_core.model.losses import Losses
 from omn_core.model.resolved import ResolvedRequest, ResolvedSession
 from omn_core.model.rows import EmitRow
 from omn_core.model.stacks import Stacks
-
-
-@attrs.frozen
-class Window:
-    """When something was watched, CLOCK_MONOTONIC nanoseconds."""
-
-    opened_ns: int
-    closed_ns: int
-
-    @property
-    def length_ns(self) -> int:
-        """Nanoseconds from opening to close."""
-        return self.closed_ns - self.opened_ns
+from omn_core.model.watched import Adopted, Window
 
 
 @attrs.frozen
@@ -137,15 +125,6 @@ class ProgramResult:
     lifetime_ns: int | None
     cpu_ns: int | None
     own_cpu_ns: int | None = None
-
-
-@attrs.frozen
-class Adopted:
-    """A process that outlived the program that started it: taken over by omn, and ended by it at the close."""
-
-    pid: int
-    comm: str
-    ended: bool
 
 
 @attrs.frozen

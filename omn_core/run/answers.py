@@ -16,8 +16,9 @@ from omn_core.model.collector import InTargetCost
 from omn_core.model.losses import Losses, compute_total_losses
 from omn_core.model.request import POLLED_MODES
 from omn_core.model.resolved import ResolvedRequest
-from omn_core.model.result import FilterAccount, Result, Window
+from omn_core.model.result import FilterAccount, Result
 from omn_core.model.stacks import WITHIN
+from omn_core.model.watched import Window
 from omn_core.plugins import Registry
 from omn_core.run.measurement import Measurement
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from omn_core.errors import Refused, RunFailed
 from omn_core.model.batch import Batch
 from omn_core.model.collector import BoundTarget, InTargetCost
-from omn_core.model.result import Cost, Window
 from omn_core.model.target import Target
+from omn_core.model.watched import Window
 from omn_core.plugins import Registry
 from omn_core.run.cost import TargetCpu, add_up
 from omn_core.run.measurement import Measurement
 from omn_core.run.moves import Move, move
+
+if TYPE_CHECKING:
+    from omn_core.model.result import Cost
 
 CHECK_INTERVAL_NS = 100_000_000
 """How often a budget is weighed."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from omn_core.model.collector import BoundTarget, InTargetCost
-from omn_core.model.result import Cost
 from omn_core.run import linux
 from omn_core.run.linux_clock import find_process_cpu_ns, find_thread_cpu_ns, ticks_to_ns
 from omn_core.run.tree import Tree
+
+if TYPE_CHECKING:
+    from omn_core.model.result import Cost
 
 COARSE = (
     "the cpu of processes that the target had already waited for was read in clock ticks (10 ms), not in nanoseconds"
@@ -271,6 +273,8 @@ class CostAccount:
 
         `one_time_ns` is what collectors spent after the close once, whatever the window: it is told apart.
         """
+        from omn_core.model.result import Cost  # loaded after the window: what an answer is made of begins no run
+
         in_target = list(in_target)
         unknown = tuple(dict.fromkeys(source for source, spent in in_target if spent.cpu_ns is None))
         return Cost(

@@ -10,8 +10,8 @@ import attrs
 
 from omn_core.model.batch import Batch
 from omn_core.model.collector import BoundTarget
-from omn_core.model.result import Window
 from omn_core.model.target import Target
+from omn_core.model.watched import Window
 from omn_core.run.announce import Announcer
 from omn_core.run.events import Moment
 from omn_core.run.measurement import Measurement

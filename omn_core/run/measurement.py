@@ -15,7 +15,7 @@ from omn_core.model.collector import BoundTarget, Collector, RunContext, TargetG
 from omn_core.model.losses import Losses
 from omn_core.model.request import RequestWindow
 from omn_core.model.resolved import ResolvedRequest
-from omn_core.model.result import Window
+from omn_core.model.watched import Window
 from omn_core.plugins import Registry
 from omn_core.run.rounds import Grid
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
-from omn_core.model.result import Adopted, ProgramResult
+from omn_core.model.watched import Adopted
 from omn_core.run import linux
 from omn_core.run.binding import refuse_foreign_proc
 from omn_core.run.cost import ProgramCpu
 from omn_core.run.launcher import Launched, LaunchPlan, launch
 from omn_core.run.terminal import TerminalState, find_terminal, restore_terminal
 from omn_core.run.tree import Tree
+
+if TYPE_CHECKING:
+    from omn_core.model.result import ProgramResult
 
 
 @attrs.define(eq=False)
@@ -54,6 +59,8 @@ class Program:
 
     def result(self, cpu: ProgramCpu | None) -> ProgramResult:
         """Return what became of it. Its lifetime runs from its release until its end was seen, None while it runs."""
+        from omn_core.model.result import ProgramResult  # after the window, as in `CostAccount.compute`
+
         launched = self.launched
         lifetime_ns = None
         if launched.ended_ns is not None and launched.released_ns is not None:

@@ -13,13 +13,12 @@ from omn_core.errors import Refused, RunFailed, combine_refusals, name_refusal
 from omn_core.model.batch import Names
 from omn_core.model.collector import MEMORY_BYTES, BoundTarget, RunContext
 from omn_core.model.resolved import ResolvedSession
-from omn_core.model.result import Document, Window
 from omn_core.model.target import Target
+from omn_core.model.watched import Window
 from omn_core.plugins import Registry
 from omn_core.resolve.targets import bind_target
 from omn_core.run import linux
 from omn_core.run.announce import Announcer, Observer
-from omn_core.run.answers import compute_result, get_in_target_cost
 from omn_core.run.binding import add_process, close_handles
 from omn_core.run.cost import CostAccount, ProgramCpu, TargetCpu, make_accounts
 from omn_core.run.environment import read_environment
@@ -34,6 +33,7 @@ from omn_core.run.search import get_program
 from omn_core.run.watch import Watch
 
 if TYPE_CHECKING:
+    from omn_core.model.result import Document
     from omn_core.run.budget import Budget
 
 
@@ -246,6 +246,10 @@ class _Run:
         return Budget(percent, accounts, self.measurements, self.bound, self.registry)
 
     def _make_document(self, window: Window, cost: CostAccount) -> Document:
+        # Loaded after the window: what an answer is made of begins no run.
+        from omn_core.model.result import Document
+        from omn_core.run.answers import compute_result, get_in_target_cost
+
         # Asked first: an account that cannot be given fails its request, whose result says so.
         stages = [stage for measurement in self.measurements for stage in measurement.stages]
         in_target = [get_in_target_cost(stage) for stage in stages]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from omn_core.model.result import Adopted
+from omn_core.model.watched import Adopted
 from omn_core.run import linux
 from omn_core.run.linux_clock import find_process_cpu_ns
 

@@ -15,9 +15,10 @@ from omn_core.model.catalog import Backend, Entry
 from omn_core.model.losses import Losses
 from omn_core.model.request import EmitSpec, Request, Session, parse_emit
 from omn_core.model.resolved import Link, LinkState, ResolvedRequest, ResolvedSession
-from omn_core.model.result import Cost, Document, ProgramResult, Result, Window
+from omn_core.model.result import Cost, Document, ProgramResult, Result
 from omn_core.model.rows import CollectorRow
 from omn_core.model.target import Target
+from omn_core.model.watched import Window
 from omn_core.plugins import Registry
 
 SECOND = 1_000_000_000

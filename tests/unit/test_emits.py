@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shapes import ask, make_batch, make_series
 
 from omn_core.model.batch import Batch, Column
-from omn_core.model.result import Window
+from omn_core.model.watched import Window
 
 EMITS = ("count", "summary", "summary@comm", "hist", "hist@comm", "rate", "topk:3@comm", "topk", "raw", "timeline")
 NUMBERS = st.one_of(

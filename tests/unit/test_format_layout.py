@@ -16,8 +16,9 @@ from omn_core.format.sentences import render_program
 from omn_core.format.sparklines import render_sparklines
 from omn_core.model.losses import Losses
 from omn_core.model.request import Composition, RequestWindow
-from omn_core.model.result import Document, ProgramResult, Window
+from omn_core.model.result import Document, ProgramResult
 from omn_core.model.style import TextStyle
+from omn_core.model.watched import Window
 from omn_core.names import compute_width
 
 pytestmark = pytest.mark.spec("FMT-3")

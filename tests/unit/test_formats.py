@@ -27,9 +27,10 @@ from omn_core.format.plain import compute_plain
 from omn_core.model.batch import Batch, Column
 from omn_core.model.losses import Drain, Losses
 from omn_core.model.request import EmitSpec
-from omn_core.model.result import Adopted, Cost, Document, FilterAccount, SeriesResult
+from omn_core.model.result import Cost, Document, FilterAccount, SeriesResult
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
+from omn_core.model.watched import Adopted
 from omn_core.names import compute_width, escape_bytes
 
 STYLE = TextStyle()

@@ -13,9 +13,9 @@ from omn_core.emit.base import Series
 from omn_core.model.batch import Array, Batch, Column, Names
 from omn_core.model.catalog import TEXT
 from omn_core.model.request import EmitSpec
-from omn_core.model.result import Window
 from omn_core.model.rows import EmitRow
 from omn_core.model.style import TextStyle
+from omn_core.model.watched import Window
 from omn_core.testing.checks.guard import call_guarded
 from omn_core.testing.checks.rows import load
 from omn_core.testing.checks.subject import Subject
