@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _METADATA = ("entry_points.txt", "METADATA", "PKG-INFO")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Declared:
     """An entry point: its name, the module it names, and the name and version of the distribution that declares it."""
 

@@ -48,7 +48,7 @@ _ROWS: tuple[tuple[str, str, type[Any], str], ...] = (
 )
 
 
-@attrs.define
+@attrs.define(repr=False)
 class PluginRecord:
     """One installed plugin: where it came from, whether it loaded, and what it handed over.
 
@@ -79,7 +79,7 @@ class PluginRecord:
             self.reason = f"{self.reason}; {reason}"
 
 
-@attrs.define
+@attrs.define(repr=False)
 class Registry:
     """What this build can do: every row of every plugin, and the record of each plugin."""
 

@@ -20,7 +20,7 @@ PluginText = tuple[str, str, str]
 """The name of the plugin that a file is of ('' in a folder), its path, its text."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class AddedWords:
     """The words a file adds to the shared ones, and what it says of its keys."""
 
@@ -30,7 +30,7 @@ class AddedWords:
     apart: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ReadFile:
     """One catalog file: its entries and defaults, the words it adds, and what was wrong.
 

@@ -11,7 +11,7 @@ DATA = "omn_core.catalog_data"
 """The package that holds the shared data files."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Known:
     """Distribution -> kind of word (sources, formats, views, commands, methods) -> the words."""
 

@@ -130,7 +130,7 @@ def _iter_package_files(record: PluginRecord) -> Iterator[tuple[str, str]]:
 def _fingerprint(registry: Registry, words: str, texts: Sequence[PluginText]) -> str:
     """Identify the content and everything else that reading depends on."""
     classes = sorted((row.kind, row.argument or "") for row in registry.requirements.values())
-    parts = json.dumps([__version__, words, texts, classes, sorted(map(str, registry.emits.values()))])
+    parts = json.dumps([__version__, words, texts, classes, sorted(map(attrs.astuple, registry.emits.values()))])
     return blake2b(parts.encode(), digest_size=16).hexdigest()
 
 

@@ -31,7 +31,7 @@ _MAXIMUM_DEPTH = 64
 _MAXIMUM_DIGITS = 400
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Comparison:
     """A field against one literal (`in`: against several). `column` is 1-based, for a complaint that points."""
 
@@ -41,14 +41,14 @@ class Comparison:
     column: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Negation:
     """The opposite of a node."""
 
     inner: Node
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Combination:
     """Nodes joined by `and` or by `or`."""
 
@@ -59,7 +59,7 @@ class Combination:
 Node = Comparison | Negation | Combination
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Filter:
     """A parsed predicate: its text as written, and its tree."""
 
@@ -99,7 +99,7 @@ def _iter_comparisons(node: Node) -> Iterator[Comparison]:
             yield from _iter_comparisons(part)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Token:
     kind: str
     text: str

@@ -53,7 +53,7 @@ class Names:
         return self._texts
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Column:
     """One field of every event of a batch.
 
@@ -125,7 +125,7 @@ def _numbers(values: Sequence[Any]) -> Array:
     return np.array(values, np.int64)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Batch:
     """Events of one request, one row each, in columns of equal length.
 

@@ -20,7 +20,7 @@ TEXT = "text"
 """The unit of an attribute that is a string."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Backend:
     """One mechanism of a chain. None, and empty modes, emits and targets, mean that the entry's own apply.
 
@@ -47,7 +47,7 @@ class Backend:
     unseen: str | None = None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Default:
     """The one option an entry leaves when a flag is absent: its mode, and the emit of each mode."""
 
@@ -55,7 +55,7 @@ class Default:
     emits: Mapping[str, str] = attrs.field(factory=dict)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class TargetCaveat:
     """A caveat that concerns some kinds of target alone: what it says, and of which."""
 
@@ -70,7 +70,7 @@ class TargetCaveat:
         return {"for": list(self.targets), "text": self.text}
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Entry:
     """One source.
 
@@ -149,7 +149,7 @@ class Entry:
         return self.attributes.get(attribute, self.unit)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Vocabulary:
     """The words every catalog shares, and what each means.
 
@@ -166,7 +166,7 @@ class Vocabulary:
     apart: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class UnitMeaning:
     """A unit: what it is, how text scales it (one of `SCALES`), if it is a level."""
 
@@ -175,7 +175,7 @@ class UnitMeaning:
     level: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Catalog:
     """Every entry that was read, by id, the vocabulary they were checked against, and each family's default, by family.
 

@@ -17,7 +17,7 @@ MEMORY_BYTES = 256 << 20
 """What one request may hold undecoded unless the run says otherwise."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class RunContext:
     """What a run lends its collectors.
 
@@ -33,7 +33,7 @@ class RunContext:
     stacks: Stacks = attrs.field(factory=Stacks)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ProcessHandle:
     """A process of the target, held so that its number cannot come to mean another one.
 
@@ -46,7 +46,7 @@ class ProcessHandle:
     start_ticks: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class BoundTarget:
     """A target found on this machine.
 
@@ -69,7 +69,7 @@ class BoundTarget:
     find_orphans: Callable[[], Sequence[int]] = tuple
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class InTargetCost:
     """What a mechanism spent inside the target, cpu nanoseconds; None where nothing accounts for it."""
 

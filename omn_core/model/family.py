@@ -14,7 +14,7 @@ DEFAULT_BANDS = ("low", "med", "high")
 """The bands a default may declare and `--cost` may name, cheapest first: words of `omn_core.model.catalog.BANDS`."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class FamilyDefault:
     """A family's default. Its requests say no target: each takes the person's.
 

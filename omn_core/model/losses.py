@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Drain:
     """Events lost by the time of one drain: CLOCK_MONOTONIC nanoseconds and how many."""
 
@@ -15,7 +15,7 @@ class Drain:
     dropped: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Losses:
     """Losses of one request, by kind; each count is exact, and each kind that is not zero has a reason.
 

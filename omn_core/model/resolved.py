@@ -36,7 +36,7 @@ class LinkState(enum.Enum):
     BAND = "band"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Link:
     """One backend of the chain as the resolver saw it. `reason` is a clause; `remedy` what would mend it."""
 
@@ -46,7 +46,7 @@ class Link:
     remedy: str | None = None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ResolvedRequest:
     """A request with nothing left open, on the backend that serves it.
 
@@ -129,7 +129,7 @@ class ResolvedRequest:
         return is_listed or is_label or attribute == self.value or self.is_divided_by(attribute)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ResolvedSession:
     """A session whose every request has its backend, beside the machine it was resolved on."""
 

@@ -18,7 +18,7 @@ NONE = "none"
 """The walk that finds nothing, and asks nothing."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Walk:
     """One way to walk a stack. `copies` says what each sample takes along for it.
 
@@ -35,7 +35,7 @@ class Walk:
     uncollected: str | None = None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class WalkChoice:
     """How one request's stacks are walked: the way, what was asked, and the chain as it was walked.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Window:
     """When something was watched, CLOCK_MONOTONIC nanoseconds."""
 
@@ -18,7 +18,7 @@ class Window:
         return self.closed_ns - self.opened_ns
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Adopted:
     """A process that outlived the program that started it: taken over by omn, and ended by it at the close."""
 

@@ -27,7 +27,7 @@ DEFAULT_INTERVAL_NS = 1_000_000_000
 """The interval of every polled source when none is asked: one second."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Completed:
     """A request that is valid on any machine. `defaulted` says what was picked where the catalog left one option.
 

@@ -17,7 +17,7 @@ UNFIT = frozenset({LinkState.MODE, LinkState.EMITS, LinkState.TARGET})
 _WORST_FIRST = (State.MISSING, State.RESTRICTED, State.UNKNOWN)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Judged:
     """A backend as found: its link, whether anything installed collects it, and what of it could not be checked."""
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ValidSession:
     """A session that is right on any machine, and each of its requests with nothing left open."""
 

@@ -17,7 +17,7 @@ from omn_core.run.events import Moment, RunEvent
 Observer = Callable[[RunEvent], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Announcer:
     """The observers of one run: every plugin's, then the caller's own.
 

@@ -39,7 +39,7 @@ class TargetCpu(Protocol):
         """What it has used since the opening until now, None where that cannot be known."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ProgramCpu:
     """The cpu of a launched program's whole tree: itself, its live descendants, its orphans, and all those waited for.
 
@@ -106,7 +106,7 @@ _Identity = tuple[int, int]
 """What tells a process from a later one of its number: the number, and when it started in clock ticks."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Reading:
     """The cpu of a process, and that of the children it has waited for."""
 
@@ -117,7 +117,7 @@ class _Reading:
 _NOTHING = _Reading(0, 0)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ProcessCpu:
     """The cpu of processes that were running already, with their descendants': each process once, whoever's it is.
 
@@ -158,7 +158,7 @@ class ProcessCpu:
         return self.total_ns()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ThreadCpu:
     """The cpu of one thread. None once it has ended, and on a kernel without the account."""
 
@@ -233,7 +233,7 @@ def add_up(parts: Sequence[int | None]) -> int | None:
     return sum(known) if known and len(known) == len(parts) else None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CostAccount:
     """Omn's own cpu before, in and after the window, beside the targets'.
 

@@ -21,7 +21,7 @@ class Moment(enum.Enum):
     CLOSED = "closed"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class RunEvent:
     """One announcement: its moment, its instant (CLOCK_MONOTONIC nanoseconds), the session, the program's pid if any.
 

@@ -32,7 +32,7 @@ _ERRNO = struct.Struct("i")
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class LaunchPlan:
     """A program to launch: its path, its arguments (the name first), and where its output goes if not to omn's own.
 
@@ -48,7 +48,7 @@ class LaunchPlan:
     environment: Mapping[bytes, bytes] | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Launched:
     """A program held before its exec, or running, or ended and not yet reaped: its number is its own until `reap`."""
 

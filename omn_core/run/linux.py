@@ -23,7 +23,7 @@ _PF_KTHREAD = 0x0020_0000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ProcessStat:
     """What /proc/<pid>/stat says of a process or a thread.
 

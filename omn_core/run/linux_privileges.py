@@ -22,7 +22,7 @@ class _Sets(ctypes.Structure):
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Inherited:
     """The capabilities that an executed program takes over from a process, as bit masks."""
 

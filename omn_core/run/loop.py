@@ -26,7 +26,7 @@ _AT_ONCE = 0
 _REAP_INTERVAL_NS = 1_000_000_000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Loop:
     """One window over every request of a run. `tree` is the launched program's; where there is one it is the window.
 

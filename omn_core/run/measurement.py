@@ -30,7 +30,7 @@ _STREAMS = ("sample", "trace")
 Told = TypeVar("Told")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Measurement:
     """A resolved request, its collector, and what they have read.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from omn_core.model.result import ProgramResult
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Program:
     """A program that omn started. Nothing of it is left when `finish` or `give_up` returns, or `notes` says what is."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 
-@attrs.define
+@attrs.define(repr=False)
 class Grid:
     """The ticks of one request: `opened_ns` + k intervals, k from 1.
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omn_core.run.budget import Budget
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class RunOptions:
     """How a run is carried out; what it asks is the session's.
 
@@ -87,7 +87,7 @@ def carry_out(resolved: ResolvedSession, registry: Registry, options: RunOptions
             raise RunFailed(f"{aborted.name} came {when} and aborted the run") from None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Run:
     """The state of one call of `run`."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class TerminalState:
     """A terminal's modes and its foreground process group, as they were before the program ran."""
 

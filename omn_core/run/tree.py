@@ -27,7 +27,7 @@ _KILLED_AT_ONCE = 64
 """How many processes are held by a descriptor each while they die: a tree may have more than may be opened."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Member:
     """A process of the tree. `is_orphan` says that the program that started its part of the tree had ended."""
 
@@ -36,7 +36,7 @@ class Member:
     is_zombie: bool
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Reaped:
     """A process reaped by omn: the cpu of it and of all it waited for, and of itself alone, in nanoseconds."""
 
@@ -45,7 +45,7 @@ class Reaped:
     own_ns: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Frozen:
     pid: int
     start_ticks: int
@@ -53,7 +53,7 @@ class _Frozen:
     is_orphan: bool
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Tree:
     """The tree of one launched program, told from a later process of its number by `start_ticks`.
 

@@ -18,7 +18,7 @@ _INITIAL_NAMESPACE = "cgroup:[4026531835]"
 """PROC_CGROUP_INIT_INO of <linux/proc_ns.h>: the namespace in which every path is the kernel's own."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CgroupPlace:
     """One cgroup, and its folder in each hierarchy that has it.
 

@@ -12,7 +12,7 @@ from omn_core.api import Losses
 Key = TypeVar("Key", bound=Hashable)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Growth:
     """What counters grew by between two readings, and the nanoseconds between them, never zero."""
 
@@ -20,7 +20,7 @@ class Growth:
     by: Mapping[str, int]
 
 
-@attrs.define
+@attrs.define(repr=False)
 class Misses:
     """Readings that gave nothing, with the reasons once each."""
 

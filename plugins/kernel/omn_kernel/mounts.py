@@ -11,7 +11,7 @@ from omn_kernel.polled import read_file
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Mount:
     """One mount: the folder of its file system that stands at `point`, its type, and its super block's options."""
 

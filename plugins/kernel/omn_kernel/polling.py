@@ -38,7 +38,7 @@ class Closable(Protocol):
 Held = TypeVar("Held", bound=Closable)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Rows:
     """The rows of one reading, in columns: what each is about, and what it says. Without a column there is no row.
 

@@ -29,7 +29,7 @@ _STANDS_IN = frozenset({"perfmon", "bpf", "syslog", "checkpoint_restore"})
 _REVISION_2, _REVISION_3, _EFFECTIVE = 0x02000000, 0x03000000, 0x1
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Privileges:
     """The capability sets of this process as bit masks, and whether it may gain none by executing (no_new_privs)."""
 
@@ -57,7 +57,7 @@ def read_privileges(sysroot: str) -> Privileges:
     return parse_privileges(read_file(sysroot, "/proc/self/status"))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class FileGrant:
     """The capabilities that executing a file grants, and whether they are in effect from the start."""
 

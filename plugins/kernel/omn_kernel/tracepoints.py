@@ -17,7 +17,7 @@ _SYMBOL = re.compile(rb'\{ (\d+), "(\w+)" \}')
 _NAME = re.compile(r"(\w+)(?:\[\w*\])?$")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class RecordField:
     """Where a field lies in a record: `offset` bytes from its start, `size` bytes wide."""
 

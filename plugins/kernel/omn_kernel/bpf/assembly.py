@@ -45,7 +45,7 @@ class LoadedMap(Protocol):
         """The type of a value, of which a program names the fields."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Record:
     """A structure in memory that a program reaches: `offset` bytes from what `base` holds, laid out as `layout`."""
 
@@ -61,7 +61,7 @@ class Record:
         return self.offset + place, kind.itemsize
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Assembled:
     """A program as the kernel takes it: its name, its instructions, and the lines that emitted each slot of them."""
 

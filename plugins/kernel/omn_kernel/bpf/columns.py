@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Columns:
     """What some records or rows say, in columns: what each is about, and what it says of it.
 

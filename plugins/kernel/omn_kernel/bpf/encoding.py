@@ -58,7 +58,7 @@ OPPOSITES = {
 }
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Instruction:
     """One instruction: its fields, the label it jumps to, and for one of 64 bits (two slots) the upper word."""
 

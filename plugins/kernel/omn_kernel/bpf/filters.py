@@ -28,7 +28,7 @@ class TaskFilter(Protocol):
         """
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class AnyTask:
     """Every task but the idle ones, which wait for nothing and are each cpu's own."""
 
@@ -38,7 +38,7 @@ class AnyTask:
         program.jump_if(R1, "==", 0, otherwise)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class OneThread:
     """One thread, by its number in the first pid namespace."""
 
@@ -50,7 +50,7 @@ class OneThread:
         program.jump_if(R1, "!=", self.tid, otherwise)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class OneProcess:
     """The threads of one process, by its number in the first pid namespace."""
 
@@ -62,7 +62,7 @@ class OneProcess:
         program.jump_if(R1, "!=", self.pid, otherwise)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class OnCpus:
     """Every task but the idle ones while it is on one of some cpus: that which runs the program."""
 
@@ -83,7 +83,7 @@ class OnCpus:
         program.label(here)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class InCgroup:
     """The tasks of a cgroup2 cgroup and of all below it: those whose ancestor at its depth it is."""
 

@@ -11,7 +11,7 @@ from omn_kernel.btf.types import Btf
 from omn_kernel.perf.attributes import EventAttributes, Place
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Plain:
     """A hook that is loaded for by its type alone."""
 
@@ -25,7 +25,7 @@ class _Plain:
         return 0
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class RawTracepoint(_Plain):
     """A tracepoint by name, whose arguments are handed over as numbers."""
 
@@ -38,7 +38,7 @@ class RawTracepoint(_Plain):
         return f"raw tracepoint {self.name}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class TypedTracepoint:
     """A tracepoint by name, whose arguments have types that the verifier knows (Linux 5.5)."""
 
@@ -60,7 +60,7 @@ class TypedTracepoint:
         return number
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Function:
     """A function of the kernel, where it is entered, or where it returns."""
 
@@ -87,7 +87,7 @@ class Function:
         return number
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Tracepoint(_Plain):
     """A tracepoint of tracefs (`sched/sched_switch`), which hands over its record."""
 
@@ -100,7 +100,7 @@ class Tracepoint(_Plain):
         return f"tracepoint {self.name}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class KernelProbe(_Plain):
     """An instruction of a kernel's function, its first; or its return."""
 
@@ -114,7 +114,7 @@ class KernelProbe(_Plain):
         return f"kprobe on {'the return of ' if self.is_return else ''}{self.function}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class UserProbe(_Plain):
     """An offset in a file that programs map, in one process or (pid None) in all; or the return from there.
 
@@ -135,7 +135,7 @@ class UserProbe(_Plain):
         return f"uprobe on {self.path}+{self.offset:#x}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class UserProbes:
     """Many offsets of a file in one link (Linux 6.6); a cookie is what the program reads to tell them apart."""
 
@@ -157,7 +157,7 @@ class UserProbes:
         return 0
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Overflow(_Plain):
     """A perf event each time that it has counted its period."""
 

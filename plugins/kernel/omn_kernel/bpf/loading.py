@@ -42,7 +42,7 @@ class Hook(Protocol):
         """Return the number of the type that it is attached to, 0 where its type has no such thing."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Account:
     """What the kernel counted of a program: how long it ran, how often, and how many times it was passed over.
 

@@ -32,7 +32,7 @@ _WORD = 8
 _NAME_BYTES = 15
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Entries:
     """Entries of a map in columns: `values[i]` is what stands under `keys[i]`; of a per-cpu map, one of each cpu.
 

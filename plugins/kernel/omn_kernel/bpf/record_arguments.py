@@ -17,7 +17,7 @@ def reads_records(resolved: ResolvedRequest) -> bool:
     return resolved.backend.id == _BACKEND
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ToldTask:
     """A task that a record tells of: the fields of its number and of its name. `is_current` of the one that runs."""
 
@@ -31,7 +31,7 @@ WHOLE = ""
 Argument: TypeAlias = str | ToldTask
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Recorded:
     """A tracepoint's category in tracefs, and by their place those of its arguments that its record tells."""
 

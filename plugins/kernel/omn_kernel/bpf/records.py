@@ -24,7 +24,7 @@ _ONE_CALL = 16
 """Where the arguments begin in the record of one call (struct syscall_trace_enter), each of a word."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Told:
     """What tells of the task that a register stands for: the field of its name in the record, None for helpers."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Register:
     """A register of 64 bits."""
 

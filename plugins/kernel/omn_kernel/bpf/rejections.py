@@ -15,7 +15,7 @@ _SUMMARY = re.compile(r"^(processed \d+ insns|verification time|stack depth|max_
 _MOST_LETTERS = 300
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Verdict:
     """Why a program was rejected, at which of its instructions (slots of eight bytes), and what that is.
 

@@ -11,7 +11,7 @@ _PACKAGE = "omn_kernel.bpf"
 _WRITERS = frozenset({f"{_PACKAGE}.{module}" for module in ("sources", "assembly", "reading", "records")})
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Line:
     """A line of a program's source."""
 

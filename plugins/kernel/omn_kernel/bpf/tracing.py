@@ -33,7 +33,7 @@ ABSENT = -1
 """What a measured value, or a label that is a number, is set to where the event does not have it."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Label:
     """What an event is, beside how much: a key of the source or an attribute, which divides where that is asked.
 

@@ -26,7 +26,7 @@ class FieldMissing(MachineRefused, LookupError):
         self.path = path
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Field:
     """Where a value lies: `offset` bytes from the start of what it is read from, `size` bytes wide, of type `number`.
 
@@ -117,7 +117,7 @@ def get_enumerator(btf: Btf, enumeration: str, name: str) -> int:
     raise FieldMissing(enumeration, name, f"the enumeration has no {name}")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Member:
     offset_bits: int
     number: int

@@ -24,7 +24,7 @@ def compute_name_hash(name: bytes) -> int:
     return value
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Index:
     """The word at which type `n` starts (type 0 is void), and the named types' numbers by their names' hash."""
 

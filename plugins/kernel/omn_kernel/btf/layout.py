@@ -46,7 +46,7 @@ WORDS_EACH = (0, 0, 0, 0, _MEMBER, _MEMBER, _ENUMERATOR, 0, 0, 0, 0, 0, 0, 2, 0,
 QUALIFIERS = frozenset({Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG})
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Sections:
     """Where types and strings lie in the bytes."""
 

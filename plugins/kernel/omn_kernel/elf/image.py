@@ -34,7 +34,7 @@ _SEGMENT_FIELDS = {
 }
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Section:
     """One section: where it stands in the file and in memory, and what it refers to."""
 
@@ -50,7 +50,7 @@ class Section:
     entry_size: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Segment:
     """One program header: which bytes of the file stand where in memory."""
 
@@ -62,7 +62,7 @@ class Segment:
     memory_size: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Image:
     """An ELF image. `order` is numpy's sign for its byte order, `entry` where it begins to run, 0 where it does not."""
 

@@ -14,7 +14,7 @@ _MOST_NOTE_BYTES = 1 << 16
 _MOST_PLACES = 64
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class DebugLink:
     """The name of a file's separate debug file, and that file's CRC-32."""
 

@@ -30,7 +30,7 @@ CALLS = b"@plt"
 """What binutils writes behind the name of the function that an entry calls."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Entries:
     """Entries in columns: where each stands, its size, and where in `strings` the name of what it calls is."""
 
@@ -40,7 +40,7 @@ class Entries:
     strings: bytes
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Slots:
     """Slots of the global offset table, in the order of their addresses, and where in `strings` each one's name is."""
 
@@ -71,7 +71,7 @@ def _find_table(image: Image) -> int:
     return section.address if section else 0
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Jumps:
     """Entries of one size: where each stands, and the slot that it jumps through."""
 

@@ -24,7 +24,7 @@ class Source(Protocol):
         """Return exactly so many bytes. Raises ElfError where they end before."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Memory:
     """An image that was copied whole."""
 

@@ -21,7 +21,7 @@ _LAYOUTS = {
 }
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class SymbolTable:
     """Every record of a symbol table, as a structured array, and the strings its names are offsets into."""
 

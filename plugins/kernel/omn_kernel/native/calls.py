@@ -160,7 +160,7 @@ def link_uprobe_multi(
     return _check(lib.omn_bpf_uprobe_multi_link(os.fsencode(path), program, places))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ProgramInformation:
     """What the kernel says of a program: its number, and how long and how often it ran while programs were timed.
 

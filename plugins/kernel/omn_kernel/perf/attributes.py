@@ -20,7 +20,7 @@ READ_WORDS = 3
 opened so (`reads_lost`) one more follows: how many records of it found no room in their ring."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Place:
     """Where an event counts: on a task (`pid` 0 is the caller), on a cpu, or for a cgroup on a cpu.
 
@@ -37,7 +37,7 @@ class Place:
         return self.pid >= 0 and not self.is_cgroup
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Sampling:
     """How an event is sampled: so often a second (`hz`), or once in so many (`period`), one of the two.
 
@@ -68,7 +68,7 @@ class Sampling:
         return self.hz is not None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class EventAttributes:
     """The fields of struct perf_event_attr that omn sets; what is not here is zero.
 

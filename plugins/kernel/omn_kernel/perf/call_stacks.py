@@ -23,7 +23,7 @@ class Ending(enum.IntEnum):
     BLIND = 2
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CallStacks:
     """Stacks end to end: sample n's are the next `lengths[n]` of `sites`.
 
@@ -66,7 +66,7 @@ class CallStacks:
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in attrs.fields(cls)))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Half:
     """The frames of one half of many stacks, the kernel's or the program's: end to end in any order of the samples.
 

@@ -22,7 +22,7 @@ RECOVERED = " [recovered]"
 _KERNEL_FROM = np.uint64(1 << 63)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class MadeStacks:
     """The number of each stack in the run's table, -1 for one without a frame, and the `Ending` that each has."""
 

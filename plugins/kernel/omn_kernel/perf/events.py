@@ -22,7 +22,7 @@ class Raised(enum.Enum):
     CLOCK = "clock"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class PerfEvent:
     """One event: the number of its unit and its own, how a sentence spells it, and what raises it."""
 

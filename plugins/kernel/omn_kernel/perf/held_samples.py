@@ -14,7 +14,7 @@ _JOINED_BYTES = 4 << 20
 """How much is laid end to end to be walked at once: to copy more costs more than it saves."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Part:
     samples: Samples
     calls: CallStacks | None = None

@@ -28,7 +28,7 @@ def read_counters(descriptors: Sequence[int], words: int = READ_WORDS) -> Readin
     return values
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Counted:
     """What some counters of one event grew by together.
 

@@ -35,7 +35,7 @@ _SPELLED = {
 """How C spells a column."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Samples:
     """Samples in columns, in the order of their rings: `time` is CLOCK_MONOTONIC nanoseconds.
 
@@ -97,21 +97,21 @@ class Samples:
 _COLUMNS = tuple(field.name for field in attrs.fields(Samples) if field.name != "copied")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Lost:
     """Records that found no room in a ring: how many."""
 
     count: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Throttled:
     """An event that the kernel stopped for raising too many samples, until its next tick."""
 
     time_ns: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Named:
     """A task that took a name, by an execve where `is_exec`."""
 
@@ -122,7 +122,7 @@ class Named:
     time_ns: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Started:
     """A task that another made; a thread where both are of one process."""
 
@@ -133,7 +133,7 @@ class Started:
     time_ns: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Ended:
     """A task that ended."""
 
@@ -142,7 +142,7 @@ class Ended:
     time_ns: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Mapped:
     """Code that a process mapped: where, and which part of which file.
 
@@ -163,7 +163,7 @@ class Mapped:
 Record: TypeAlias = Lost | Throttled | Named | Started | Ended | Mapped
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Records:
     """What some bytes hold: the samples, and every other record that is known. `cut_bytes` follow and are no record."""
 

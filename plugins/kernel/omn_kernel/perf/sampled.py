@@ -24,7 +24,7 @@ _ENABLE, _DISABLE, _SET_OUTPUT, _ID = 0x2400, 0x2401, 0x2405, 0x80082407
 """PERF_EVENT_IOC_ENABLE, _DISABLE, _SET_OUTPUT and _ID of <linux/perf_event.h>."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Totals:
     """What events came to: how much they counted, for how long they ran (while a task was on its cpu), both added up.
 

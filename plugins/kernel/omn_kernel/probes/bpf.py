@@ -35,7 +35,7 @@ def compute_answer(what: str, error: OSError) -> Probe:
 # Maps ------------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _MapShape:
     """The smallest map of a type: what the kernel insists on for its key, value, entries and flags."""
 

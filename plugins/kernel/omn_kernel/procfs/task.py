@@ -19,7 +19,7 @@ KERNEL_THREAD = 0x0020_0000
 """PF_KTHREAD of <linux/sched.h>: a task without an address space of a program."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class TaskStat:
     """Fields of /proc/<pid>/stat. `comm` is bytes as the task set them; ticks are of 1/`SC_CLK_TCK` seconds.
 
@@ -140,7 +140,7 @@ def find_sched_counter(content: bytes, name: str) -> int | None:
     return int(line.rpartition(b":")[2])
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class SchedulerAccount:
     """Nanoseconds on a cpu, nanoseconds runnable and waiting for one, and times put on one."""
 

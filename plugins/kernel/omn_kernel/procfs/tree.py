@@ -15,7 +15,7 @@ from omn_kernel.procfs.task import TaskStat, parse_stat
 from omn_kernel.task_files import DescriptorLoan, TaskFiles, TaskId
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Member:
     """A process of a tree, told from a later one of its number by when it started.
 
@@ -43,7 +43,7 @@ class Member:
         return self.stat.waited_minor_faults + self.stat.waited_major_faults
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Walk:
     """The tree at one reading: its members, parents before their children, and those that went since the last one."""
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from omn_kernel.symbols.debuginfod import Debuginfod
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class NameSources:
     """Whether names are looked for on this machine, and the servers that are asked for debug files, None for none."""
 

@@ -27,7 +27,7 @@ _OTHER = "another file stands at its path now"
 _WRITTEN = "it was written to since it was mapped"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Opened:
     """A mapped file, and the root that its path is under: where its debug file may stand too."""
 

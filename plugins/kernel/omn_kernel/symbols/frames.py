@@ -11,7 +11,7 @@ from omn_kernel.symbols.index import Addresses, Numbers
 ANONYMOUS, UNKNOWN, KERNEL = "[anon]", "[unknown]", "[kernel]"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Symbol:
     """One function, or one address that has no name.
 
@@ -41,7 +41,7 @@ class Symbol:
         return f"{os.path.basename(self.path)}+{self.start:#x}"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Frames:
     """The answer for some addresses: each one's symbol, a number in `Symboliser.symbols`, and its offset from there."""
 

@@ -12,7 +12,7 @@ from omn_kernel.procfs.process import ProcessGone, read_stat
 from omn_kernel.procfs.task import find_status_field
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Identity:
     """A process as it was when it was read. `begun_ns` is on CLOCK_MONOTONIC, exact to a clock tick, never late."""
 

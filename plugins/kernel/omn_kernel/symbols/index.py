@@ -23,7 +23,7 @@ _MOST_NAMES_BYTES = 256 << 20
 _END = np.iinfo(np.uint64).max
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Candidates:
     """Symbols of one source, in columns: `name` is an offset into `strings`, and `tail` stands behind every name.
 
@@ -46,7 +46,7 @@ class Candidates:
         return attrs.evolve(self, **{column: getattr(self, column)[chosen] for column in columns})
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Columns:
     """Candidates of several sources: `rank` is the preference, and the number of the source under it."""
 

@@ -30,7 +30,7 @@ _Of = TypeVar("_Of")
 _BOUND = rb"^([0-9a-f]{16}) T __sched_text_%s$"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ParsedFunctions:
     """The functions of kallsyms, by their addresses, which of them the kernel made as it ran, and where it waits."""
 

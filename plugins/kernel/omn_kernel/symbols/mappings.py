@@ -9,7 +9,7 @@ from omn_kernel.polled import read_file
 _DELETED = " (deleted)"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Mapping:
     """An executable range of addresses, and the bytes of which file stand there.
 

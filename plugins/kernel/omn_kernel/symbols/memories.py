@@ -14,7 +14,7 @@ from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.spaces import Space
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Memory:
     """What was mapped when some samples were taken, in pieces that do not overlap; whether it is mapped still."""
 

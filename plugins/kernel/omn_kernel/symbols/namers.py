@@ -20,7 +20,7 @@ from omn_kernel.symbols.vdso import NAME as VDSO
 from omn_kernel.symbols.vdso import copy_vdso
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class MappedNamer:
     """The namer of a mapped object, and the object, which says where its bytes stand; None where it is not known.
 

@@ -21,7 +21,7 @@ from omn_kernel.symbols.index import Addresses, Candidates, SymbolIndex
 _LOCAL = NameSources()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ObjectSymbols:
     """An object's functions, the segments that say where its bytes stand, and what names its build.
 

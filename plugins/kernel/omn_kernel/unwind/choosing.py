@@ -21,7 +21,7 @@ _STACK_BYTES = 8192
 """What perf copies too: some dozens of frames."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class StackWalk:
     """A way to walk a stack. `has_user_chains`: the kernel walks the program's frames by their frame pointers.
 

@@ -16,7 +16,7 @@ INSTRUCTION = 16
 """Where a row of registers holds the instruction: DWARF's column of the return address."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CopiedStacks:
     """What samples copied: rows of registers as DWARF numbers them, and each one's bytes from its rsp on.
 

@@ -27,7 +27,7 @@ _SORTED_TABLE = b"\x03\x3b"  # DW_EH_PE_udata4, and DW_EH_PE_datarel | sdata4
 _MOST_INTERPRETERS = 4
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class FramePointers:
     """What a program's code says: whether `main` keeps one (None: it has no such symbol), and how many functions do.
 

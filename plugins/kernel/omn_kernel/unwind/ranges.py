@@ -19,7 +19,7 @@ from omn_kernel.unwind.tables import FrameTable, read_frame_table
 from omn_kernel.unwind.walking import CodeRange
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Object:
     segments: tuple[Segment, ...]
     table: FrameTable | None

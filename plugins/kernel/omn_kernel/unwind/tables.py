@@ -27,7 +27,7 @@ _COMPRESSED_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: its kind, the size th
 _MOST_BYTES = 128 << 20
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class FrameTable:
     """An object's .eh_frame, its address as the object counts it, and its entries in the order of their code.
 

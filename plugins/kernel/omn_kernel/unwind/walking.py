@@ -27,7 +27,7 @@ class Ended(enum.IntEnum):
     TOO_DEEP = lib.OMN_TOO_DEEP
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CodeRange:
     """Executable memory: addresses less the bias are the object's own. Without a table no walk passes through it.
 
@@ -54,7 +54,7 @@ class Found(enum.IntEnum):
     UNKNOWN = lib.OMN_UNKNOWN
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Callers:
     """The address that each sample's code returns to, zero where it cannot be told, and what was `Found`."""
 
@@ -62,7 +62,7 @@ class Callers:
     found: NDArray[np.uint8]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Chains:
     """Walks of many samples: sample n's addresses are `addresses[ends[n-1]:ends[n]]`, innermost first.
 
