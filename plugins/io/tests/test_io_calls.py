@@ -200,7 +200,8 @@ def test_each_call_is_seen_without_the_kernels_types(catalog: Catalog, tmp_path:
     made = Counter((op, direction, moved) for op, direction, _, moved in told["told"])
     made["read", "read", 0] += told["failed"]
     losses = driver.collector.losses()
-    assert made.total() - losses.skipped <= seen.total() <= made.total()
+    # A call that is two events has one record of its beginning.
+    assert made.total() - 2 * losses.skipped <= seen.total() <= made.total()
     if mode == "count":
         seen, made = add_bytes(seen), add_bytes(made)
     assert not seen - made
