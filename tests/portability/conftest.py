@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from vms.boot import Boot, boot
+from vms.boot import NODES, Boot, boot
 from vms.image import build_image
 from vms.kernels import SERIES, Kernel, Unreachable, find_cache, get_kernels
 from vms.table import Rows, Table, read_table, write_table
@@ -37,15 +37,23 @@ class Boots:
         build_image(self._image)
         self._pool = concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1))
 
-        def start(kernel: Kernel) -> Boot:
-            return boot(kernel, self._image, wanted[kernel.series], folder / kernel.series, _LIMIT_S)
+        def start(kernel: Kernel, cells: list[str], name: str) -> Boot:
+            return boot(kernel, self._image, cells, folder / name, _LIMIT_S)
 
-        self._boots = {series: self._pool.submit(start, kernel) for series, kernel in kernels.items()}
+        self._boots: dict[tuple[str, str], concurrent.futures.Future[Boot]] = {}
+        for series, kernel in kernels.items():
+            usual = [cell for cell in wanted[series] if cell != NODES]
+            if usual:
+                self._boots |= dict.fromkeys(
+                    [(series, cell) for cell in usual], self._pool.submit(start, kernel, usual, series)
+                )
+            if NODES in wanted[series]:
+                self._boots[series, NODES] = self._pool.submit(start, kernel, [NODES], f"{series}-{NODES}")
         self.found: Table = {}
 
-    def get(self, series: str) -> Boot:
-        """Wait for a kernel's boot, and return what came of it."""
-        return self._boots[series].result()
+    def get(self, series: str, cell: str) -> Boot:
+        """Wait for the boot that a cell is of, and return what came of it."""
+        return self._boots[series, cell].result()
 
     def close(self) -> None:
         """Wait for the boots that run, and start no more."""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 def get_record(boots: Any, series: str, cell: str) -> dict[str, Any]:
     """Return what the guest reported of a cell. Fails with the end of its console where it did not."""
-    boot = boots.get(series)
+    boot = boots.get(series, cell)
     record: dict[str, Any] = boot.records.get(cell) or {"failure": boot.reason}
     assert "failure" not in record, record["failure"]
     return record
@@ -52,3 +52,11 @@ def test_the_tests_of_a_guest_pass(boots: Any, check: Any, series: str) -> None:
     found = {(module, test): outcome for (module, _, test), outcome in others}
     lines = check("guest", series, found)
     assert not lines, "\n".join(["", *lines])
+
+
+@pytest.mark.spec("SCH-1", "KRN-9")
+@pytest.mark.parametrize(("series", "configuration"), [("5.10", "nodes"), ("6.12", "nodes")])
+def test_a_guest_of_two_memory_nodes_decides_about_tasks(boots: Any, series: str, configuration: str) -> None:
+    """What is counted there of the kernel's decisions is what tracefs records of them."""
+    record = get_record(boots, series, configuration)
+    assert set(record["tests"].values()) == {"passed"}, record["said"]

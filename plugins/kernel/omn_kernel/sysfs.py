@@ -31,6 +31,16 @@ def read_nodes(sysroot: str) -> tuple[int, ...]:
     return parse_number_list(read_file(sysroot, f"{_NODES}/online"))
 
 
+def find_cpu_nodes(sysroot: str) -> dict[int, int]:
+    """Find the memory node of each cpu that is online, none on a kernel built without NUMA."""
+    try:
+        nodes = read_nodes(sysroot)
+    except FileNotFoundError:
+        return {}
+    cpus = {node: parse_number_list(read_file(sysroot, f"{_NODES}/node{node}/cpulist")) for node in nodes}
+    return {cpu: node for node, own in cpus.items() for cpu in own}
+
+
 def parse_node_meminfo(content: bytes) -> dict[bytes, int]:
     """Parse /sys/devices/system/node/node<N>/meminfo by the kernel's names, bytes where it writes kB."""
     amounts: dict[bytes, int] = {}

@@ -43,6 +43,8 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("sched.slices", "bpf:tp", "omn_sched.slices:Slices", several_processes=True),
         _trace("sched.migrations", "Migrations"),
         _trace("sched.migrations", "Migrations", "bpf:tp"),
+        CollectorRow("sched.numa_balance", "bpf:raw_tp", "omn_sched.traced:NodeBalance", several_processes=True),
+        CollectorRow("sched.numa_balance", "bpf:tp", "omn_sched.traced:NodeBalance", several_processes=True),
         _trace("sched.irq", "Interrupts"),
         _trace("sched.irq", "Interrupts", "bpf:tp"),
         _trace("sched.softirq", "SoftInterrupts"),

@@ -10,6 +10,7 @@ from omn_core.api import ResolvedRequest
 from omn_sched.programs import wakeups
 from omn_sched.programs.interrupts import DeferredInterrupts, LineInterrupts, RaisedInterrupts
 from omn_sched.programs.migrations import TaskMigrations
+from omn_sched.programs.numa_balance import NodeDecisions
 from omn_sched.programs.runqlat import RunQueueWaits
 from omn_sched.programs.switches import SwitchesAway
 
@@ -40,6 +41,12 @@ class Migrations(TracedEvents):
     """Each move of a task to another cpu, or the sums of them."""
 
     tracer = TaskMigrations
+
+
+class NodeBalance(TracedEvents):
+    """Each decision about the memory node of a task, or the sums of them."""
+
+    tracer = NodeDecisions
 
 
 class Interrupts(TracedEvents):

@@ -20,7 +20,7 @@ from omn_core.testing.workloads import Running, Workload, end_with, threads
 
 Start = Callable[[Workload], Running]
 NAMES = "switches migrations runqlat runqlen offcpu wakeup slices lock futex mutex irq softirq numa_balance"
-COLLECTED = set(NAMES.split()) - {"numa_balance"}
+COLLECTED = set(NAMES.split())
 
 
 @pytest.mark.spec("PLG-3", "PLG-9", "CAT-1", "CAT-2")
@@ -141,7 +141,7 @@ COUNT = ("-m", "count", "-e", "count")
         (("sched.irq", *COUNT, "--", "true"), 2, "ask for the machine"),
         (("sched.softirq", *COUNT, "--pid", "1", "-d", "1s"), 2, "ask for the machine"),
         (("sched.runqlen", "--pid", "1", "-d", "1s"), 2, "ask sched.runqlat"),
-        (("sched.numa_balance", *COUNT, "--", "true"), 3, "memory nodes"),
+        (("sched.numa_balance", *COUNT, "--cpu", "0", "-d", "1s"), 2, "sched.numa_balance"),
         (("sched.switches", *COUNT, "--keys", "irq", "--system", "-d", "1s"), 2, "irq"),
     ],
 )

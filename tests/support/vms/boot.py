@@ -25,6 +25,12 @@ _MACHINE = (
     # Several threads of translated code panicked one boot in nine with QEMU 7.2.
     "-accel tcg,thread=single -machine q35 -cpu max -smp 2 -m 3072 -nodefaults -no-user-config -display none -no-reboot"
 )
+NODES = "nodes"
+"""The cell whose guest has a memory node of each cpu, so that the kernel has something to decide about them."""
+_TWO_NODES = (
+    "-object memory-backend-ram,id=near,size=1536M -numa node,memdev=near,cpus=0 "
+    "-object memory-backend-ram,id=far,size=1536M -numa node,memdev=far,cpus=1"
+)
 
 
 @attrs.frozen
@@ -53,7 +59,8 @@ def boot(kernel: Kernel, image: Path, cells: Sequence[str], folder: Path, limit_
             file.truncate(_DISK_BYTES)
     _join(initial, image, kernel)
     words = f"console=ttyS0 quiet panic=-1 oops=panic rdinit=/init portability.cells={','.join(cells)}"
-    command = [program, *_MACHINE.split(), "-kernel", str(kernel.image), "-initrd", str(initial), "-append", words]
+    machine = [*_MACHINE.split(), *(_TWO_NODES.split() if NODES in cells else ())]
+    command = [program, *machine, "-kernel", str(kernel.image), "-initrd", str(initial), "-append", words]
     command += ["-serial", f"file:{console}", "-serial", f"file:{report}"]
     # Kernels have this driver built in; of one controller the disks are nvme0n1 and nvme0n2 in every boot.
     command += ["-device", "nvme,id=controller,serial=0"]

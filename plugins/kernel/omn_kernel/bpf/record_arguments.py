@@ -19,10 +19,13 @@ def reads_records(resolved: ResolvedRequest) -> bool:
 
 @attrs.frozen(repr=False)
 class ToldTask:
-    """A task that a record tells of: the fields of its number and of its name. `is_current` of the one that runs."""
+    """A task that a record tells of: the fields of its number and of its name. `is_current` of the one that runs.
+
+    The name of that one need not be in the record.
+    """
 
     number: str
-    comm: str
+    comm: str | None
     is_current: bool = False
 
 
@@ -40,6 +43,8 @@ class Recorded:
 
 
 _TASK = ToldTask("pid", "comm")
+# The kernel decides where a task goes as that faults (task_numa_fault).
+_CURRENT, _SOURCE = (ToldTask(number, None, is_current=True) for number in ("pid", "src_pid"))
 
 RECORDED = {
     "sched_switch": Recorded(
@@ -65,6 +70,9 @@ RECORDED = {
     "block_rq_complete": Recorded("block", {}),
     "cpu_idle": Recorded("power", {0: "state", 1: "cpu_id"}),
     "kfree_skb": Recorded("skb", {1: "location", 2: "reason"}),
+    "sched_move_numa": Recorded("sched", {0: _CURRENT, 1: "src_cpu", 2: "dst_cpu"}),
+    "sched_swap_numa": Recorded("sched", {0: _SOURCE, 1: "src_cpu", 3: "dst_cpu"}),
+    "sched_stick_numa": Recorded("sched", {0: _SOURCE, 1: "src_cpu", 3: "dst_cpu"}),
     "sys_enter": Recorded("raw_syscalls", {0: WHOLE, 1: "id"}),
     "sys_exit": Recorded("raw_syscalls", {0: WHOLE, 1: "ret"}),
 }

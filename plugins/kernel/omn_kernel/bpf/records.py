@@ -58,7 +58,8 @@ class RecordedAssembly(TaskAssembly):
         argument = self._recorded.arguments[position]
         if isinstance(argument, ToldTask):
             self.read_record(target, context, self.fields[argument.number])
-            self._told[target] = _Told(argument.is_current, self.fields[argument.comm], context)
+            comm = None if argument.comm is None else self.fields[argument.comm]
+            self._told[target] = _Told(argument.is_current, comm, context)
         elif argument == WHOLE:
             self.move(target, context)
         elif argument == "id":
