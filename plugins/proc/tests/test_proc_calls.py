@@ -142,14 +142,17 @@ def test_one_thread_is_told_of_alone(catalog: Catalog) -> None:
 def test_calls_have_the_stack_that_they_were_made_on(omn: Command, backend: str) -> None:
     """And divide by its leaf; a program's own calls and those of what it starts."""
     asked = ["-m", "trace", "-e", "stack", "-e", "summary@op", "--filter", "op == 'write'", "--format", "json"]
-    program = "import os\nfor _ in range(50): os.write(2, b'')\nif os.fork() == 0: os.write(2, b'')"
+    program = "import os\nfor _ in range(50): os.write(2, b'')\nif os.fork() == 0: os.write(2, b'')\nelse: os.wait()"
     ran = omn("proc.calls", *asked, "--backend", f"force:{backend}", "--", sys.executable, "-S", "-c", program)
     assert ran.code == 0, ran.stderr
     leave_out_skipped(ran.result["losses"]["skipped"], backend)
     emits: dict[str, Any] = ran.result["series"][0]["emits"]
     assert [(row["attr"], row["count"]) for row in emits["summary@op"]["rows"]] == [("write", 51)]
     assert sum(row["count"] for row in emits["stack"]["rows"]) == 51
-    assert all("write" in row["frames"][0] for row in emits["stack"]["rows"])
+    # The kernel reads a stack only where its pages are there, and a child's first call may be before they are.
+    walked = [row for row in emits["stack"]["rows"] if row["frames"]]
+    assert all("write" in row["frames"][0] for row in walked)
+    assert sum(row["count"] for row in walked) >= 50
     assert ran.result["losses"]["dropped"] == 0
     # Its execve began before: a child's return from its parent's fork did not.
     begun_before = ran.result["fields"]["begun_before"]

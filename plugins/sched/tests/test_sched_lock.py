@@ -17,7 +17,8 @@ from omn_core.testing.fixtures import Command
 ROUNDS = 20
 # A thread writes to a file from memory whose page is not there, and so keeps the file's lock until the page is given it
 # (userfaultfd); meanwhile another writes to the same file, and waits for the lock. The page is given when /proc says
-# that the other sleeps. Prints the numbers of the two, and how long each wait was at least and at most.
+# that the other sleeps and is off its cpu: the kernel says that it sleeps a little before it begins to. Prints the
+# numbers of the two, and how long each wait was at least and at most.
 CONTEND = """
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -56,6 +57,14 @@ static char state_of(int thread) {
     sscanf(strrchr(text, ')'), ") %c", &state);
     return state;
 }
+static int is_off(int thread) {
+    char path[64], text[8];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    FILE *call = fopen(path, "r");
+    if (!call || !fgets(text, sizeof text, call)) exit(4);
+    fclose(call);
+    return text[0] != 'r';
+}
 int main(int count, char **arguments) {
     FILE *out = fopen(arguments[1], "w");
     file = open(arguments[2], O_CREAT | O_RDWR, 0600);
@@ -72,7 +81,7 @@ int main(int count, char **arguments) {
         pthread_create(&first, 0, hold, 0);
         if (read(faults, &message, sizeof message) != sizeof message) return 3;
         pthread_create(&second, 0, wait, 0);
-        while (!__atomic_load_n(&waiter, __ATOMIC_SEQ_CST) || state_of(waiter) != 'D') sched_yield();
+        while (!__atomic_load_n(&waiter, __ATOMIC_SEQ_CST) || state_of(waiter) != 'D' || !is_off(waiter)) sched_yield();
         long long slept = now();
         usleep(1000);
         slept = now() - slept;
