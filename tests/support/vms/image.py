@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from compiled import compile_c
+
 from vms.kernels import Unreachable
 
 PORTABILITY = Path(__file__).parents[2] / "portability"
@@ -115,10 +117,19 @@ def build_image(path: Path) -> None:
         archive.add_text("portability/python", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'.encode(), 0o755)
         for folder in ("inside", "guest"):
             archive.add_tree(Path("/portability") / folder, PORTABILITY / folder)
+        _add_programs(archive, path.parent)
         _add_catalog(archive, path.with_name("cache"))
         _add_interpreter(archive)
         archive.add_tree(packages, packages)
         _add_libraries(archive, [Path(sys.executable), *_list_extensions(packages)])
+
+
+def _add_programs(archive: Archive, folder: Path) -> None:
+    """Add a program of known calls, built with frame pointers and without: a guest has no compiler."""
+    source = (PORTABILITY / "inside" / "calls.c").read_text()
+    # Optimised, a function that calls nobody has no frame even where frame pointers are kept.
+    for name, flags in (("keeping", ("-O0", "-fno-omit-frame-pointer")), ("omitting", ("-O2", "-fomit-frame-pointer"))):
+        archive.add_file(f"portability/programs/{name}", compile_c(folder, name, source, *flags))
 
 
 def _add_catalog(archive: Archive, folder: Path) -> None:
