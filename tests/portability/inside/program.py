@@ -37,6 +37,7 @@ def go_round(end: float, one: socket.socket, other: socket.socket) -> None:
         write_and_read()
         talk()
         pass_a_lock()
+        write_at_once()
         with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as pages:
             for page in range(_PAGES):
                 pages[page * mmap.PAGESIZE] = 1
@@ -94,6 +95,23 @@ def pass_a_lock() -> None:
         player.start()
     for player in players:
         player.join()
+
+
+def write_at_once() -> None:
+    """Have two threads append to one file past the cache: the kernel holds its lock until the disk has each block."""
+    with tempfile.NamedTemporaryFile(dir="/disk") as file, mmap.mmap(-1, mmap.PAGESIZE) as block:
+
+        def append() -> None:
+            descriptor = os.open(file.name, os.O_WRONLY | os.O_DIRECT | os.O_APPEND)
+            for _ in range(5):
+                os.write(descriptor, block)
+            os.close(descriptor)
+
+        writers = [threading.Thread(target=append) for _ in range(2)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
 
 
 if __name__ == "__main__":
