@@ -182,6 +182,7 @@ def test_the_machines_forks_are_those_that_the_kernel_counts(catalog: Catalog, b
 
 DAEMON = """
 import os, sys
+os.write(1, b"r")
 os.read(0, 1)
 if os.fork() == 0:
     os.setsid()
@@ -205,6 +206,7 @@ def test_a_process_is_followed_to_what_its_children_make_and_to_nobody_else(cata
         os.close(writing)
         assert child.stdin is not None
         assert child.stdout is not None
+        assert child.stdout.read(1) == b"r"  # its own execve is told of a little after Popen has returned
         with (
             drive(catalog, "proc.exec", bind_processes(child.pid), backend=backend) as executed,
             drive(catalog, "proc.exit", bind_processes(child.pid), backend=backend) as exits,
