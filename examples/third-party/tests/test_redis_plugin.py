@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 
 import pytest
 from redis_server import Server
@@ -37,7 +38,9 @@ def test_the_command_line_serves_the_family_like_any_other(omn: Command, server:
 @pytest.mark.spec("PLG-10")
 def test_a_process_that_is_no_server_is_the_machines_refusal(omn: Command) -> None:
     """The refusal names what was looked for, and nothing ran."""
-    ran = omn("redis.memory", "--pid", str(os.getpid()), "-d", "100ms", "--format", "json")
+    with subprocess.Popen([sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as other:
+        ran = omn("redis.memory", "--pid", str(other.pid), "-d", "100ms", "--format", "json")
+        other.communicate()
     assert ran.code == 1
     assert "listens on no TCP port" in ran.stderr
     assert ran.stderr.splitlines()[-1] == "omn: this machine refused the request; nothing ran"
