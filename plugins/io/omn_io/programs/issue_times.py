@@ -19,6 +19,7 @@ from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R7, R8, R9
 
+from omn_io.programs.claimed_places import compute_place, leave_place
 from omn_io.programs.requests import MOST_REQUESTS
 
 _SLOT = np.dtype([("request", np.uint64), ("issued_ns", np.uint64)])
@@ -32,9 +33,6 @@ SLOTS = MOST_REQUESTS
 _HALF = 16
 _IS_REQUEST = 1 << 15
 """Set in every number, none of which is 0 then: a queue has some thousand requests (BLK_MQ_MAX_DEPTH)."""
-_SPREADS = 0x1E3779B1
-"""An odd number: what it multiplies lies far apart in the bits from `_SPREADS_AT` on."""
-_SPREADS_AT = 20
 
 
 class IssueTimes:
@@ -66,7 +64,7 @@ class IssueTimes:
         program.add_to(slot, "request", R9)
         program.get(R1, slot, "request")
         program.jump_if(R1, "==", R9, claimed)
-        self._leave_slot(program, slot)
+        leave_place(program, slot, "request", R9)
         program.label(elsewhere)
         program.set(request, "request", R9)
         program.look_up(self._others, request)
@@ -94,7 +92,7 @@ class IssueTimes:
         program.get(R1, slot, "request")
         program.jump_if(R1, "!=", R9, elsewhere)
         program.get(R2, slot, "issued_ns")
-        self._leave_slot(program, slot)
+        leave_place(program, slot, "request", R9)
         program.move(R8, R2)
         program.jump(end)
         program.label(elsewhere)
@@ -116,11 +114,7 @@ class IssueTimes:
         # Without a scheduler it has a tag of the driver's from its beginning to its end, with one only while issued.
         with program.when(R8, "s<", 0):
             program.read_field(R8, R7, "request", "tag")
-        program.move(R1, R9)
-        program.compute(R1, "*=", _SPREADS)
-        program.compute(R1, ">>=", _SPREADS_AT)
-        program.compute(R1, "+=", R8)
-        program.compute(R1, "&=", SLOTS - 1)
+        compute_place(program, R9, R8, SLOTS)
         program.set(place, "place", R1)
         program.compute(R9, "<<=", _HALF)
         program.compute(R9, "|=", R8)
@@ -128,8 +122,3 @@ class IssueTimes:
         program.look_up(self._slots, place)
         program.jump_if(R0, "==", 0, otherwise)
         program.move(R8, R0)
-
-    def _leave_slot(self, program: KernelAssembly, slot: Record) -> None:
-        program.move(R1, R9)
-        program.compute(R1, "*=", -1)
-        program.add_to(slot, "request", R1)

@@ -14,6 +14,7 @@ from omn_kernel.bpf.pieces import compute_bucket, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 
+from omn_io.programs.claimed_places import compute_place, leave_place
 from omn_io.programs.issue_times import IssueTimes
 from omn_io.programs.requests import find_request_argument, read_device, skip_other_devices
 
@@ -29,9 +30,6 @@ DEVICE = np.dtype([("device", np.uint64), ("buckets", TIMES, BUCKETS)])
 """What one cpu adds up of a device, which is called by its number and one: 0 is a place that is nobody's yet."""
 
 _TRIES = 8
-_SPREADS = 0x1E3779B1
-"""An odd number: what it multiplies lies far apart in the bits from `_SPREADS_AT` on."""
-_SPREADS_AT = 20
 
 
 class RequestTimes:
@@ -101,11 +99,7 @@ class RequestTimes:
         program.move(R7, R0)
         for step in range(_TRIES):
             taken = program.make_label("taken")
-            program.move(R1, R6)
-            program.compute(R1, "*=", _SPREADS)
-            program.compute(R1, ">>=", _SPREADS_AT)
-            program.compute(R1, "+=", step)
-            program.compute(R1, "&=", DEVICES - 1)
+            compute_place(program, R6, step, DEVICES)
             program.set(place, "place", R1)
             program.move(R1, R7)
             program.point_at(R2, place)
@@ -118,9 +112,7 @@ class RequestTimes:
             program.add_to(device, "device", R6)
             program.get(R1, device, "device")
             program.jump_if(R1, "==", R6, "found")
-            program.move(R1, R6)
-            program.compute(R1, "*=", -1)
-            program.add_to(device, "device", R1)
+            leave_place(program, device, "device", R6)
             program.label(taken)
         self.crowded.emit_count(program)
         program.jump("done")
