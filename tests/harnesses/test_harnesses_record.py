@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,26 +33,61 @@ class Place:
     provider: str
 
     def record(self, content: str, *command: str, options: tuple[str, ...] = (), **more: str) -> ReadTrace:
-        """Record one run of an agent, and return what it makes."""
-        for name in ("home", "work", "own"):
-            (self.folder / name).mkdir(exist_ok=True)
+        """Record one run of an agent, and return what it makes.
+
+        The folder of its output is no place to write at first, so that the journal stays and can be looked through
+        beside what lies in the recorder's folder meanwhile: its sockets, its spool and what the agent is pointed at.
+        """
+        for name in ("home", "work", "own", "own/run"):
+            (self.folder / name).mkdir(mode=0o700, exist_ok=True)
         program = Path(os.environ["HARNESSES"]) / command[0] if "/" not in command[0] else Path(command[0])
         environment = self.omn.environment() | {
-            "HOME": str(self.folder / "home"), "OMN_CACHE_DIR": str(self.folder / "own"),
-            "AGENTPROF_CAPTURE_CONTENTS": content, **more,
+            "HOME": str(self.folder / "home"), "OMN_CACHE_DIR": str(self.folder / "own" / "cache"),
+            "XDG_RUNTIME_DIR": str(self.folder / "own" / "run"), "AGENTPROF_CAPTURE_CONTENTS": content, **more,
         }  # fmt: skip
-        ran = subprocess.run(
-            [*self.omn.argv, "agent", "record", *options, "-o", "out.pftrace", "--", str(program), *command[1:]],
-            cwd=self.folder / "work", env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            check=False, timeout=120,
+        asked = [*self.omn.argv, "agent", "record", *options, "-o", "absent/out.pftrace", "--", str(program)]
+        log = self.folder / "log"
+        with log.open("wb") as said:
+            recorder = subprocess.Popen(
+                [*asked, *command[1:]], cwd=self.folder / "work", env=environment, stdin=subprocess.DEVNULL,
+                stdout=said, stderr=said,
+            )  # fmt: skip
+        seen: dict[str, bytes] = {}
+        with recorder:
+            while recorder.poll() is None:
+                seen |= self.read_written()
+                time.sleep(0.05)
+        assert recorder.returncode == 1, log.read_text()
+        (journal,) = (self.folder / "own" / "cache" / "agent").glob("*.journal")
+        seen[str(journal)] = journal.read_bytes()
+        recovered = subprocess.run(
+            [*self.omn.argv, "agent", "recover", str(journal), "-o", "out.pftrace"], cwd=self.folder / "work",
+            env=environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr
-        print(ran.stdout)
+        assert recovered.returncode == 0, recovered.stderr
+        print(recovered.stdout)
         found = (self.folder / "work" / "out.pftrace").read_bytes()
-        assert [word for word in NEVER if word in found] == []
-        if content == "0":
-            assert [word for word in WRITTEN if word in found] == []
+        self.check_words(content, {**seen, **self.read_written(), "out.pftrace": found})
         return read_trace(found)
+
+    def read_written(self) -> dict[str, bytes]:
+        """Return the content of every file that the recorder has written now, by its path."""
+        found = {}
+        for path in (self.folder / "own").rglob("*"):
+            with contextlib.suppress(OSError):  # a socket, or one that is gone
+                found[str(path)] = path.read_bytes()
+        return found
+
+    def check_words(self, content: str, written: dict[str, bytes]) -> None:
+        """Hold that no file has a word that it is not to have; with content the journal has some, or nobody looked."""
+        print(f"looked through {len(written)} files, {sum(map(len, written.values()))} bytes")
+        for path, found in written.items():
+            assert [word for word in NEVER if word in found] == [], path
+            if content == "0":
+                assert [word for word in WRITTEN if word in found] == [], path
+        journaled = b"".join(found for path, found in written.items() if path.endswith(".journal"))
+        assert b'"k":"end"' in journaled
+        assert any(word in journaled for word in WRITTEN) == (content == "1")
 
 
 @pytest.fixture
