@@ -171,12 +171,7 @@ class Writebacks:
         """Write writeback_single_inode(inode, control, pages), where the control has how many pages were left."""
         program.move(R6, R1)
         program.point_to_current(R7)
-        self._states.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "done")
-        program.move(R8, R0)
-        state = Record(R8, self._states.state)
-        program.get(R1, state, "began_ns")
-        program.jump_if(R1, "==", 0, "done")
+        state = self._states.find_begun(program, R7, "began_ns", at=R8, began=R1, otherwise="done")
         record = program.reserve(layout)
         program.clear(record)
         program.set(record, "began_ns", R1)

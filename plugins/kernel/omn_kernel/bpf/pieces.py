@@ -13,6 +13,17 @@ def read_clock(program: Assembly, target: Register) -> None:
         program.move(target, R0)
 
 
+def measure_span(program: Assembly, record: Record, began: Register, field: str) -> None:
+    """Emit what ends in a record, now, what began at what a register holds: sets its `ns`, and how long that lasted.
+
+    `field` takes the nanoseconds that it lasted. R0 holds them too; R1 to R5 hold nothing of the program's after it.
+    """
+    read_clock(program, R0)
+    program.set(record, "ns", R0)
+    program.compute(R0, "-=", began)
+    program.set(record, field, R0)
+
+
 def copy_from_user(program: Assembly, record: Record, source: Register) -> None:
     """Copy a structure from where a register points to in the memory of the process that runs; zeros where it is not.
 

@@ -55,6 +55,22 @@ class TaskStates:
         program.look_up(self.table, key)
         return Record(R0, self.state)
 
+    def find_begun(
+        self, program: TaskAssembly, task: Register, field: str, *, at: Register, began: Register, otherwise: str
+    ) -> Record:
+        """Emit what finds the state of a task in which something has begun, and goes to a label where nothing has.
+
+        `field` of the state says when or where it began, 0 for nothing. `at`, one of R6 to R9, is set to where the state
+        lies, and `began` to that field. R0 to R5 hold nothing else of the program's after it.
+        """
+        self.look_up(program, task)
+        program.jump_if(R0, "==", 0, otherwise)
+        program.move(at, R0)
+        state = Record(at, self.state)
+        program.get(began, state, field)
+        program.jump_if(began, "==", 0, otherwise)
+        return state
+
     def put(self, program: TaskAssembly, task: Register, state: Record) -> None:
         """Emit what remembers a task's state, and counts where there is no room. R0 to R5 hold nothing after it."""
         key = program.reserve(_ID)

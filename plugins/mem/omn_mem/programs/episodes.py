@@ -10,7 +10,7 @@ from collections.abc import Callable
 import attrs
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
-from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.pieces import measure_span, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import StackedRecords
@@ -52,16 +52,8 @@ class EpisodePrograms:
         """Write what hands over what the task that runs has ended."""
         program.move(R6, R1)
         program.point_to_current(R7)
-        begun = self.states.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "unknown")
-        program.move(R8, R0)
-        begun = Record(R8, self.states.state)
-        program.get(R9, begun, "began_ns")
-        program.jump_if(R9, "==", 0, "unknown")
-        read_clock(program, R0)
-        program.set(begun, "ns", R0)
-        program.compute(R0, "-=", R9)
-        program.set(begun, "stall_ns", R0)
+        begun = self.states.find_begun(program, R7, "began_ns", at=R8, began=R9, otherwise="unknown")
+        measure_span(program, begun, R9, "stall_ns")
         set_fields(program, begun)
         self.collector.transport.write(program, begun, R6)
         program.set(begun, "began_ns", 0)

@@ -132,12 +132,7 @@ class HeapPrograms:
         """Write the return of a function that makes a block: of the outermost call, told by where the stack stands."""
         program.move(R6, R1)
         program.point_to_current(R7)
-        self.calls.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "done")
-        program.move(R8, R0)
-        call = Record(R8, self.calls.state)
-        program.get(R9, call, "began_at")
-        program.jump_if(R9, "==", 0, "done")
+        call = self.calls.find_begun(program, R7, "began_at", at=R8, began=R9, otherwise="done")
         read_user_stack(program, R1, R6)
         # On x86 the return takes its address off the stack.
         program.compute(R1, "-=", 8 if program.has_field("pt_regs", "di") else 0)

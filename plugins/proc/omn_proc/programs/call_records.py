@@ -14,7 +14,7 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.pieces import measure_span, read_clock
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import StackedRecords
@@ -161,16 +161,8 @@ class CallPrograms:
         """Write sys_exit(registers, result)."""
         program.move(R6, R1)
         program.point_to_current(R7)
-        call = self.states.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "unknown")
-        program.move(R8, R0)
-        call = Record(R8, self.states.state)
-        program.get(R9, call, "began_ns")
-        program.jump_if(R9, "==", 0, "unknown")
-        read_clock(program, R0)
-        program.set(call, "ns", R0)
-        program.compute(R0, "-=", R9)
-        program.set(call, "time_ns", R0)
+        call = self.states.find_begun(program, R7, "began_ns", at=R8, began=R9, otherwise="unknown")
+        measure_span(program, call, R9, "time_ns")
         program.read_argument(R1, R6, 1)
         program.set(call, "result", R1)
         self.collector.transport.write(program, call, R6)

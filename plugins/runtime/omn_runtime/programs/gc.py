@@ -55,12 +55,7 @@ class CollectionPrograms:
         # What follows is no longer the collection's time.
         read_clock(program, R8)
         program.point_to_current(R7)
-        self.running.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "done")
-        program.move(R9, R0)
-        collection = Record(R9, self.running.state)
-        program.get(R1, collection, "began_ns")
-        program.jump_if(R1, "==", 0, "done")
+        collection = self.running.find_begun(program, R7, "began_ns", at=R9, began=R1, otherwise="done")
         program.set(collection, "ns", R8)
         program.compute(R8, "-=", R1)
         program.set(collection, "pause_ns", R8)

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
-from omn_kernel.bpf.pieces import copy_from_user, read_clock
+from omn_kernel.bpf.pieces import copy_from_user, measure_span, read_clock
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
@@ -198,10 +198,7 @@ class FutexPrograms:
         call = Record(R8, self.states.state)
         program.get(R9, call, "began_ns")
         program.jump_if(R9, "==", 0, "done")
-        read_clock(program, R0)
-        program.set(call, "ns", R0)
-        program.compute(R0, "-=", R9)
-        program.set(call, "wait_ns", R0)
+        measure_span(program, call, R9, "wait_ns")
         program.read_argument(R1, R6, 1)
         program.set(call, "result", R1)
         if isinstance(program, KernelAssembly):

@@ -12,7 +12,7 @@ import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import NO_EXIST, Map
-from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.pieces import measure_span, read_clock
 from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesStacks
@@ -76,11 +76,8 @@ class LockPrograms:
         program.jump_if(R0, "==", 0, "unknown")
         program.move(R8, R0)
         wait = Record(R8, self.waits.value)
-        read_clock(program, R0)
-        program.set(wait, "ns", R0)
-        program.get(R1, wait, "began_ns")
-        program.compute(R0, "-=", R1)
-        program.set(wait, "wait_ns", R0)
+        program.get(R9, wait, "began_ns")
+        measure_span(program, wait, R9, "wait_ns")
         self.transport.write(program, wait, R6)
         program.delete(self.waits, key)
         program.jump("done")

@@ -118,9 +118,7 @@ class MutexPrograms:
 
     def write_locked(self, program: KernelAssembly) -> None:
         """Write the return of a function that locks: with the mutex, or without it."""
-        lock = self._find_waiting(program)
-        program.get(R9, lock, "began_ns")
-        program.jump_if(R9, "==", 0, "done")
+        lock = self._find_waiting(program, "began_ns")
         read_clock(program, R0)
         program.move(R1, R0)
         program.compute(R1, "-=", R9)
@@ -143,9 +141,7 @@ class MutexPrograms:
 
     def write_waited(self, program: KernelAssembly) -> None:
         """Write the return of a function that waits for a condition: the mutex is had again, whatever it waited for."""
-        lock = self._find_waiting(program)
-        program.get(R9, lock, "acquired_ns")
-        program.jump_if(R9, "==", 0, "done")
+        lock = self._find_waiting(program, "acquired_ns")
         read_user_result(program, R9, R6)
         with program.when(R9, "!=", 0):
             program.jump_if(R9, "!=", _TIMED_OUT, "done")
@@ -187,14 +183,11 @@ class MutexPrograms:
         program.set(key, "addr", R9)
         return key
 
-    def _find_waiting(self, program: KernelAssembly) -> Record:
-        """Find what the thread that runs asked for, in R8; `done` where nothing of it is known."""
+    def _find_waiting(self, program: KernelAssembly, began: str) -> Record:
+        """Find what the thread that runs asked for, in R8, and since when, in R9; `done` where it asked for nothing."""
         program.move(R6, R1)
         program.point_to_current(R7)
-        self.waiting.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "done")
-        program.move(R8, R0)
-        return Record(R8, self.waiting.state)
+        return self.waiting.find_begun(program, R7, began, at=R8, began=R9, otherwise="done")
 
     def _copy_comm(self, program: KernelAssembly, lock: Record, other: Record) -> None:
         begin, _ = other.locate("own_comm")

@@ -94,12 +94,7 @@ class OffCpuProgram:
     def _write_arriving(self, program: TaskAssembly) -> None:
         program.read_argument(R7, R6, 2)
         self._tasks.filter.keep(program, R7, "done")
-        self._states.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "done")
-        program.move(R8, R0)
-        left = Record(R8, self._states.state)
-        program.get(R1, left, "left_ns")
-        program.jump_if(R1, "==", 0, "done")
+        left = self._states.find_begun(program, R7, "left_ns", at=R8, began=R1, otherwise="done")
         read_clock(program, R0)
         program.set(left, "ns", R0)
         self._end(program, left)
@@ -109,12 +104,7 @@ class OffCpuProgram:
 
         One that was found asleep and had come back before that was written down was no block.
         """
-        self._states.look_up(program, R7)
-        program.jump_if(R0, "==", 0, "ended")
-        program.move(R8, R0)
-        left = Record(R8, self._states.state)
-        program.get(R1, left, "left_ns")
-        program.jump_if(R1, "==", 0, "ended")
+        left = self._states.find_begun(program, R7, "left_ns", at=R8, began=R1, otherwise="ended")
         if isinstance(program, KernelAssembly):
             read_clock(program, R9)
             set_arrival(program, R9, R7)
