@@ -45,7 +45,6 @@ class Diary(CollectorBase):
 
     calls: ClassVar[list[tuple[str, str, int]]] = []
     reads_at_open = True
-    is_answering = True
 
     def _note(self, call: str) -> None:
         source = self.resolved.request.source

@@ -75,22 +75,6 @@ class Elapsed(CollectorBase):
         return Batch.of_reading((now_ns, now_ns), self.context.names, {}, {"value": [passed]})
 
 
-class FirstFaults(CollectorBase):
-    """A counter: the target's minor faults since it was attached."""
-
-    def attach(self, target: BoundTarget) -> None:
-        self.pid = target.processes[0].pid
-        self.baseline = self._read()
-
-    def sample(self, now_ns: int) -> Batch:
-        faults = self._read() - self.baseline
-        return Batch.of_reading((now_ns, self.context.clock()), self.context.names, {}, {"value": [faults]})
-
-    def _read(self) -> int:
-        with open(f"/proc/{self.pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[7])
-
-
 class Vanishing(CollectorBase):
     """A counter of what is gone at the close: it ends the program once it was read three times."""
 

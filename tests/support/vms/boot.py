@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,6 @@ class Boot:
     kernel: Kernel
     records: Mapping[str, Any]
     reason: str | None
-    wall_s: float
 
 
 def boot(kernel: Kernel, image: Path, cells: Sequence[str], folder: Path, limit_s: float) -> Boot:
@@ -67,16 +65,15 @@ def boot(kernel: Kernel, image: Path, cells: Sequence[str], folder: Path, limit_
     for disk in disks:
         command += ["-drive", f"if=none,id={disk.name},format=raw,cache=unsafe,file={disk}"]
         command += ["-device", f"nvme-ns,drive={disk.name},bus=controller"]
-    began = time.monotonic()
     reason = _run(command, limit_s)
     for part in (initial, *disks):
         part.unlink()
-    records = dict(_iter_records(report))
+    records = dict(_read_records(report))
     if reason is None and "done" not in records:
         reason = "the guest ended early"
     if reason is not None:
         reason = f"{reason}; its console ends with:\n{console.read_text(errors='replace')[-_TAIL:]}"
-    return Boot(kernel, records, reason, time.monotonic() - began)
+    return Boot(kernel, records, reason)
 
 
 def _join(path: Path, image: Path, kernel: Kernel) -> None:
@@ -105,7 +102,7 @@ def _run(command: Sequence[str], limit_s: float) -> str | None:
     return None if process.returncode == 0 else f"qemu ended with {process.returncode}: {said.strip()}"
 
 
-def _iter_records(report: Path) -> list[tuple[str, Any]]:
+def _read_records(report: Path) -> list[tuple[str, Any]]:
     """Read what the guest reported: one JSON object a line, the last one whole where it was cut off."""
     if not report.exists():
         return []
