@@ -54,6 +54,9 @@ DECLARATIONS = """
     uint64_t omn_heap_measure(const uint8_t *content, uint64_t bytes, uint64_t count);
     uint64_t omn_heap_read(const uint8_t *content, const struct omn_injected_part *parts, uint64_t count,
                            struct omn_heap_record *records, uint32_t *whose);
+    uint64_t omn_heap_add_up(const uint8_t *content, const struct omn_injected_part *parts, uint64_t count,
+                             struct omn_heap_record *rows, uint32_t *whose, int64_t *weights, uint32_t *places,
+                             uint64_t last, uint64_t *frees);
 
     static const uint32_t OMN_INJECTED_PROCESSES, OMN_INJECTED_BUFFERS, OMN_INJECTED_STACKS, OMN_PROCESS_SEEN,
         OMN_PROCESS_BYPASSED, OMN_PROCESS_EXITING, OMN_NO_STACK, OMN_MOST_FRAMES, OMN_HEAP_FREE_WORDS;

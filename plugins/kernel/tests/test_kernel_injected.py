@@ -118,6 +118,60 @@ def test_the_memory_of_threads_that_are_gone_is_used_again(memory: InjectedMemor
     assert memory.read_processes()["state"].tolist() == [1 | EXITING]
 
 
+def write(op: int, *words: int, stack: int = 7, after_ns: int = 0) -> tuple[int, ...]:
+    """Return a record's words: see native/heap.h."""
+    return (op | stack << 4 | after_ns << 21, *words)
+
+
+def test_calls_that_are_alike_are_one_row() -> None:
+    """In whose they are, what was called, how much was asked, the stack, and whether it was had; frees are counted."""
+    of_first = (
+        write(MALLOC, 0x10, 8),
+        write(MALLOC, 0x20, 8, after_ns=5),
+        write(MALLOC, 0, 8),
+        write(MALLOC, 0x30, 8, stack=3),
+        write(FREE, 0x20),
+        write(REALLOC, 0x50, 9, 0x10, 1),
+        # This gives back what it is handed, and makes nothing; the one after it was refused a block.
+        write(REALLOC, 0, 0, 0x50, 1),
+        write(REALLOC, 0, 9, 0x50, 1),
+    )
+    of_another = (write(MALLOC, 0x60, 8), write(FREE, 0x60))
+    of_first_again = (write(MALLOC, 0x70, 8),)
+    contents = [np.array(sum(each, ()), np.uint64).view(np.uint8) for each in (of_first, of_another, of_first_again)]
+    owners = np.array([(4, 40, len(one), b"one", 100) for one in contents], PART)
+    owners["thread"][1] = 41
+    added = FORMAT.add_up(Part(np.concatenate(contents), owners))
+    assert added.frees == 2
+    fields = [added.records[name].tolist() for name in ("op", "bytes", "stack", "addr")]
+    assert list(zip(added.owners["thread"].tolist(), *fields, added.weights.tolist(), strict=True)) == [
+        (40, MALLOC, 8, 7, 0x10, 3),
+        (40, MALLOC, 8, 7, 0, 1),
+        (40, MALLOC, 8, 3, 0x30, 1),
+        (40, REALLOC, 9, 7, 0x50, 1),
+        (40, REALLOC, 9, 7, 0, 1),
+        (41, MALLOC, 8, 7, 0x60, 1),
+    ]
+
+
+def test_a_program_s_calls_add_up_to_what_reads_one_by_one(memory: InjectedMemory, tmp_path: Path) -> None:
+    """Of more calls than a table of few places has room for, of as many sizes as there are calls."""
+    path = compile_c(tmp_path, "many", MANY, "-O1", "-fno-builtin", "-DCALLS=100000", "-DSIZE=i%5000")
+    with start(path, memory) as program:
+        program.wait()
+    part = memory.drain()
+    assert part is not None
+    records, _ = FORMAT.read([part])
+    added = FORMAT.add_up(part)
+    assert added.frees == np.count_nonzero(records["op"] == FREE)
+    sizes, counts = np.unique(records["bytes"][records["op"] == MALLOC], return_counts=True)
+    made = added.records["op"] == MALLOC
+    order = np.argsort(added.records["bytes"][made])
+    assert added.records["bytes"][made][order].tolist() == sizes.tolist()
+    assert added.weights[made][order].tolist() == counts.tolist()
+    assert len(sizes) >= 5000
+
+
 @pytest.mark.parametrize(
     ("source", "flags", "reason"),
     [

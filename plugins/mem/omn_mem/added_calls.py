@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from omn_kernel.injected.heap_records import AddedUp
 
 from omn_mem.heap_events import find_calls
-from omn_mem.programs.heap import FREE
 
 Array = npt.NDArray[Any]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -27,18 +27,17 @@ class AddedCalls:
         self.frees = 0
         self._parts = [(records, owners, np.ones(len(records), np.int64))]
 
-    def add(self, records: Array, owners: Array, *, is_last: bool) -> None:
-        """Add calls to the rows; what comes last, and may be after the window, stays apart, each by itself."""
-        is_call = find_calls(records)
-        calls, whose = records[is_call], owners[is_call]
-        part = calls, whose, np.ones(len(calls), np.int64)
-        if is_last:
-            self._parts.append(part)
-            return
-        self.frees += int(np.count_nonzero(records["op"] == FREE))
-        self._parts.append(_add_up(*part))
+    def add(self, added: AddedUp) -> None:
+        """Add what one reading was added up to."""
+        self.frees += added.frees
+        self._parts.append((added.records, added.owners, added.weights))
         if sum(len(weights) for _, _, weights in self._parts) > _MOST_ROWS:
             self._parts = [_add_up(*self.read())]
+
+    def keep_apart(self, records: Array, owners: Array) -> None:
+        """Keep the calls among records each by itself: they came last, and may be after the window."""
+        is_call = find_calls(records)
+        self._parts.append((records[is_call], owners[is_call], np.ones(np.count_nonzero(is_call), np.int64)))
 
     def read(self) -> tuple[Array, Array, Array]:
         """Return a record of each row, the first, whose it is, and how many calls it stands for."""

@@ -40,8 +40,10 @@ class PreloadedAllocations(InjectedCollector):
         """Keep what came, or add it up where nothing is asked of single blocks: then nothing bounds how many came."""
         if self._added is None:
             super().keep(part)
+        elif self.is_ending:
+            self._added.keep_apart(*self.format.read([part]))
         else:
-            self._added.add(*self.format.read([part]), is_last=self.is_ending)
+            self._added.add(self.format.add_up(part))
 
     def read_records(self) -> tuple[Array, Array]:
         """Return the calls, or the rows that they were added up to, with how many each stands for as `weight`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import omn_mem.added_calls
 import pytest
+from omn_kernel.injected.heap_records import AddedUp
 from omn_kernel.injected.memory import PART
 from omn_mem.added_calls import AddedCalls
 from omn_mem.programs.heap import FREE, MALLOC, REALLOC
@@ -32,9 +33,11 @@ def test_what_is_alike_is_one_row(monkeypatch: pytest.MonkeyPatch, most_rows: in
     others = owners.copy()
     others["thread"] = 7
     added = AddedCalls(CALLS[:0], owners[:0])
+    # One reading's rows: the first is of two calls that were alike.
+    rows_of_reading, weights_of_reading = [0, 2, 3], np.array([2, 1, 1])
     for whose in (owners, others, owners):
-        added.add(CALLS, whose, is_last=False)
-    added.add(CALLS[:2], owners[:2], is_last=True)
+        added.add(AddedUp(CALLS[rows_of_reading], whose[rows_of_reading], weights_of_reading, frees=1))
+    added.keep_apart(CALLS, owners)
     records, told, weights = added.read()
     rows: dict[tuple[int, int, bool], int] = {}
     for record, owner, weight in zip(records, told, weights.tolist(), strict=True):
@@ -42,12 +45,12 @@ def test_what_is_alike_is_one_row(monkeypatch: pytest.MonkeyPatch, most_rows: in
         rows[key] = rows.get(key, 0) + weight
     assert rows == {
         (0, 8, True): 6,
-        (0, 8, False): 2,
-        (0, 9, True): 2,
+        (0, 8, False): 3,
+        (0, 9, True): 3,
         (7, 8, True): 2,
         (7, 8, False): 1,
         (7, 9, True): 1,
     }
     assert added.frees == 3
-    # What comes after the last reading stays apart, each with its own time.
-    assert (weights[-2:].tolist(), records["ns"][-2:].tolist()) == ([1, 1], [1, 2])
+    # What comes after the last reading stays apart, each with its own time; what was no call for a block is not there.
+    assert (weights[-4:].tolist(), records["ns"][-4:].tolist()) == ([1] * 4, [1, 2, 3, 4])

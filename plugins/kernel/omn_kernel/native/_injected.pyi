@@ -18,6 +18,19 @@ class _Functions:
     def omn_heap_count(self, content: Any, size: int, /) -> int: ...
     def omn_heap_measure(self, content: Any, size: int, count: int, /) -> int: ...
     def omn_heap_read(self, content: Any, parts: Any, count: int, records: Any, whose: Any, /) -> int: ...
+    def omn_heap_add_up(
+        self,
+        content: Any,
+        parts: Any,
+        count: int,
+        rows: Any,
+        whose: Any,
+        weights: Any,
+        places: Any,
+        last: int,
+        frees: Any,
+        /,
+    ) -> int: ...
 
 class _Foreign:
     NULL: Any

@@ -56,4 +56,12 @@ uint64_t omn_heap_measure(const uint8_t *content, uint64_t bytes, uint64_t count
 uint64_t omn_heap_read(const uint8_t *content, const struct omn_injected_part *parts, uint64_t count,
                        struct omn_heap_record *records, uint32_t *whose);
 
+/* Read them as rows instead, each the first of the calls that were to make a block and are alike: in whose they are,
+   what was called, how much was asked, the stack, and whether it was had. `weights` is how many each stands for.
+   `places` are zeroes, a power of two of them, `last` and one more: twice as many as there can be records, or more.
+   `frees` is how many blocks were given back by free. Returns how many rows there are. */
+uint64_t omn_heap_add_up(const uint8_t *content, const struct omn_injected_part *parts, uint64_t count,
+                         struct omn_heap_record *rows, uint32_t *whose, int64_t *weights, uint32_t *places,
+                         uint64_t last, uint64_t *frees);
+
 #endif

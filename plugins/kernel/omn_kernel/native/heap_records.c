@@ -77,3 +77,64 @@ uint64_t omn_heap_read(const uint8_t *content, const struct omn_injected_part *p
     }
     return read;
 }
+
+/* Whether it was to make a block: free is not, nor realloc of one that was asked for nothing, which gives back. */
+static int is_call(const struct omn_heap_record *record) {
+    if (record->op == OMN_HEAP_FREE)
+        return 0;
+    return !(record->op == OMN_HEAP_REALLOC && record->given && !record->bytes && !record->addr);
+}
+
+static int is_of_same(const struct omn_injected_part *one, const struct omn_injected_part *other) {
+    return one->process == other->process && one->thread == other->thread &&
+           !memcmp(one->name, other->name, sizeof(one->name));
+}
+
+static int is_alike(const struct omn_heap_record *one, const struct omn_heap_record *other) {
+    return one->bytes == other->bytes && one->op == other->op && one->stack == other->stack &&
+           !one->addr == !other->addr;
+}
+
+static uint64_t hash_call(const struct omn_heap_record *record, const struct omn_injected_part *part) {
+    const uint64_t words[] = {record->bytes, (uint64_t)record->stack << 32 | record->op << 1 | !record->addr,
+                              (uint64_t)part->process << 32 | part->thread};
+    uint64_t hash = 0;
+
+    for (unsigned index = 0; index < sizeof(words) / sizeof(*words); index++) {
+        hash = (hash ^ words[index]) * 0x9E3779B97F4A7C15ULL;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+uint64_t omn_heap_add_up(const uint8_t *content, const struct omn_injected_part *parts, uint64_t count,
+                         struct omn_heap_record *rows, uint32_t *whose, int64_t *weights, uint32_t *places,
+                         uint64_t last, uint64_t *frees) {
+    uint64_t made = 0;
+
+    *frees = 0;
+    for (uint64_t index = 0; index < count; index++) {
+        const uint8_t *end = content + parts[index].bytes;
+        uint64_t size;
+        for (; (size = find_size(content, (uint64_t)(end - content))); content += size) {
+            struct omn_heap_record record;
+            read_record(content, parts[index].base_ns, &record);
+            *frees += record.op == OMN_HEAP_FREE;
+            if (!is_call(&record))
+                continue;
+            uint64_t place = hash_call(&record, &parts[index]) & last;
+            while (places[place] && !(is_alike(&rows[places[place] - 1], &record) &&
+                                      is_of_same(&parts[whose[places[place] - 1]], &parts[index])))
+                place = (place + 1) & last;
+            if (!places[place]) {
+                rows[made] = record;
+                whose[made] = (uint32_t)index;
+                weights[made] = 0;
+                places[place] = (uint32_t)++made;
+            }
+            weights[places[place] - 1]++;
+        }
+        content = end;
+    }
+    return made;
+}
