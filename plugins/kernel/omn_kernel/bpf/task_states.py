@@ -60,8 +60,8 @@ class TaskStates:
     ) -> Record:
         """Emit what finds the state of a task in which something has begun, and goes to a label where nothing has.
 
-        `field` of the state says when or where it began, 0 for nothing. `at`, one of R6 to R9, is set to where the state
-        lies, and `began` to that field. R0 to R5 hold nothing else of the program's after it.
+        `field` of the state says when or where it began, 0 for nothing. `at`, one of R6 to R9, is set to where the
+        state lies, and `began` to that field. R0 to R5 hold nothing else of the program's after it.
         """
         self.look_up(program, task)
         program.jump_if(R0, "==", 0, otherwise)
