@@ -19,6 +19,8 @@ from omn_core.plugins import Registry, discover
 from omn_core.session.command import render_command
 
 PAGES = Path(__file__).parent / "catalog"
+_PROGRAM = "bpf:"
+"""How the names of backends begin that are programs in the kernel."""
 SPELLINGS = {"launch": "-- PROGRAM"}
 """How a target is written where that is not `--` and its kind."""
 
@@ -28,7 +30,8 @@ def render_pages(catalog: Catalog, registry: Registry) -> dict[str, str]:
     shipped = read_known().distributions
     families = [family for family in catalog.families() if _owner(catalog, family) in shipped]
     pages = {f"{family}.md": "\n".join([*_iter_family(catalog, registry, family), ""]) for family in families}
-    return {"index.md": "\n".join([*_iter_index(catalog, families), ""]), **pages}
+    programs = "\n".join([*_iter_programs(catalog, registry, families), ""])
+    return {"index.md": "\n".join([*_iter_index(catalog, families), ""]), "programs.md": programs, **pages}
 
 
 def _owner(catalog: Catalog, family: str) -> str:
@@ -47,12 +50,33 @@ def _iter_index(catalog: Catalog, families: Sequence[str]) -> Iterator[str]:
     yield ""
     yield "```{toctree}"
     yield from families
+    yield "programs"
     yield "```"
     yield ""
     yield from _table(
         ("source", "what it measures"),
         [(f"[`{e.id}`]({family}.md)", e.title) for family in families for e in _entries(catalog, family)],
     )
+
+
+def _iter_programs(catalog: Catalog, registry: Registry, families: Sequence[str]) -> Iterator[str]:
+    yield "# Programs in the kernel"
+    yield ""
+    yield "The sources that programs in the kernel (eBPF) serve, by what is left where these are not allowed or not"
+    yield "there: nothing, or what else their chains hold, which may serve fewer targets, modes and keys. A source's own"
+    yield "chain says which. [Privileges](../privileges.md) says what programs take."
+    yield ""
+    rows = []
+    for family in families:
+        alone, beside = [], []
+        for entry in _entries(catalog, family):
+            through = [backend.id for backend in entry.chain if (entry.id, backend.id) in registry.collectors]
+            programs = [backend for backend in through if backend.startswith(_PROGRAM)]
+            if programs:
+                (alone if programs == through else beside).append(entry.id)
+        if alone or beside:
+            rows.append((f"[`{family}`]({family}.md)", _words(alone), _words(beside)))
+    yield from _table(("family", "through programs alone", "through programs, and something else"), rows)
 
 
 def _iter_family(catalog: Catalog, registry: Registry, family: str) -> Iterator[str]:
