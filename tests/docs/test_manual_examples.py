@@ -39,11 +39,26 @@ def shell(omn: Any, tmp_path: Path) -> Any:
     return run
 
 
+LATE = "rounds late"
+"""What an answer says of a machine that did other things when a reading was due."""
+MOST_RUNS = 5
+
+
+def run_on_time(shell: Any, command: str, shown: str) -> Any:
+    """Run a command, and again where the machine kept its readings from their time and the page shows none of that."""
+    ran = shell(command)
+    for _ in range(MOST_RUNS - 1):
+        if LATE in shown or LATE not in ran.stdout:
+            break
+        ran = shell(command)
+    return ran
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_example_of_a_page_prints_what_the_page_shows(page: Path, shell: Any) -> None:
     """Each command ends with the exit code beside it and prints the words below it, numbers apart."""
     for example in iter_examples(page.read_text()):
-        ran = shell(example.command)
+        ran = run_on_time(shell, example.command, example.shown)
         where = f"{page.name}:{example.line}: {example.command}\n{ran.stdout}"
         assert ran.returncode == example.code, where
         assert find_mismatch(example.shown, ran.stdout) is None, where
@@ -54,7 +69,7 @@ def test_the_readme_shows_what_its_first_command_prints(shell: Any) -> None:
     readme = (ROOT / "README.md").read_text()
     (_, command), _ = iter_blocks(readme, "sh")
     (_, shown), *_ = iter_blocks(readme, "text")
-    ran = shell(command.partition(" && ")[2])
+    ran = run_on_time(shell, command.partition(" && ")[2], shown)
     assert ran.returncode == 0, ran.stdout
     assert find_mismatch(shown, ran.stdout) is None, ran.stdout
 
