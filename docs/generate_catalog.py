@@ -63,8 +63,8 @@ def _iter_programs(catalog: Catalog, registry: Registry, families: Sequence[str]
     yield "# Programs in the kernel"
     yield ""
     yield "The sources that programs in the kernel (eBPF) serve, by what is left where these are not allowed or not"
-    yield "there: nothing, or what else their chains hold, which may serve fewer targets, modes and keys. The chain of a"
-    yield "source says which. [Privileges](../privileges.md) says what programs take."
+    yield "there: nothing, or what else their chains hold, which may serve fewer targets, modes and keys. A source"
+    yield "says in its chain which. [Privileges](../privileges.md) says what programs take."
     yield ""
     rows = []
     for family in families:
