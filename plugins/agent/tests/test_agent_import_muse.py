@@ -128,6 +128,67 @@ def test_frames_that_were_retained_are_unwrapped(tmp_path: Path) -> None:
     assert capture.fields["duplicate_records"] == 4
 
 
+def test_a_session_as_others_saw_one_is_read(tmp_path: Path) -> None:
+    """It begins with a frame that has no schema; models are configured, tokens attributed again, people steer."""
+    log = Log("s1")
+    usage = {"input_tokens": 200, "output_tokens": 20, "cached_tokens": 30}
+    format_declared = log.make(0, "runtime.session.permission_format_declared", {"format": "profile_v1"})
+    frame = {"retained_frame": "permissions", "children": [{"record_json": json.dumps(format_declared)}]}
+    attributed = {"usage_family": "provider", "usage_id": "u", "quantity": usage}
+
+    def accept(ms: int, intent: str, text: str) -> dict[str, Any]:
+        blocks = [{"kind": "text", "text": text}]
+        payload = {"intent_id": intent, "surface": "main", "refill_blocks": blocks}
+        return log.make(ms, "runtime.user_intent.accepted", payload)
+
+    def materialize(ms: int, intent: str, outcome: str) -> dict[str, Any]:
+        payload = {"intent_id": intent, "outcome": {"kind": outcome, "run_id": "r"}}
+        return log.make(ms, "runtime.user_intent.materialized", payload)
+
+    report = json.dumps({"command": "make", "exit_code": 2, "output": "RESULTWORD"})
+    calls = [{"call_id": call, "name": "bash", "args": "{}"} for call in ("c1", "c2")]
+    rows = [
+        frame,
+        log.make(1, "runtime.session.metadata", {"kind": "metadata", "record": {"provider_id": "meadow"}}),
+        log.make(2, "run.model.configured", {"record": {"model_id": "lichen", "run_stream": {"id": "r"}}}),
+        accept(5, "i1", "mulch"),
+        log.run(6, "started", prompt="mulch"),
+        materialize(7, "i1", "top_level_turn_started"),
+        log.run(8, "started", task_id="t"),
+        log.run(20, "assistant_tool_calls_committed", tool_calls=calls),
+        accept(30, "i2", "and prune"),
+        materialize(31, "i2", "active_run_delivery"),
+        accept(32, "i3", "or not"),
+        materialize(33, "i3", "terminal_no_effect"),
+        log.run(40, "tool_result_batch_committed", results=[{"tool_call_id": "c1", "text": report},
+                                                           {"tool_call_id": "c2", "text": "plain"}]),
+        log.run(50, "model_completed", usage=usage, model="same-as-main"),
+        log.run(51, "goal_usage_attribution", record=attributed),
+        log.make(60, "session.name.changed", {"new_name": "x", "source": "automatic"}),
+    ]  # fmt: skip
+    (capture,) = read(write_lines(tmp_path / "s1" / "session.jsonl", rows))
+    assert sums(capture) == (1, 200, 20)
+    assert [prompt.text for prompt in capture.prompts] == ["mulch", "and prune"]
+    assert [tool.is_error for tool in capture.tools] == [True, None]
+    assert [(row.model, row.provider) for row in (capture.configuration, capture.responses[0])] == [
+        ("lichen", "meadow"),
+        ("lichen", None),
+    ]
+    assert (capture.fields["unknown_lines"], capture.fields["untimed_records"]) == (0, 0)
+
+
+def test_a_fork_that_numbers_its_events_anew_counts_them_once(tmp_path: Path) -> None:
+    """The same words at the same microsecond are the same event, whatever ids a copy has."""
+    log = Log("s1")
+    rows = make_session(log)
+    write_lines(tmp_path / "s1" / "session.jsonl", rows)
+    copied = [{**row, "id": f"f{place}", "stream": {"kind": "session", "id": "s2"}} for place, row in enumerate(rows)]
+    own = Log("s2").completed(9_000, (7, 7))
+    write_lines(tmp_path / "s2" / "session.jsonl", [*copied, own])
+    captures = {capture.session_id: capture for capture in read(tmp_path)}
+    assert (sums(captures["s1"]), sums(captures["s2"])) == ((2, 500, 50), (1, 7, 7))
+
+
 def test_a_cancelled_run_is_incomplete(tmp_path: Path) -> None:
     """A terminal event that says so cuts its prompt off."""
     log = Log("s1")

@@ -132,8 +132,13 @@ def make_muse() -> list[dict[str, Any]]:
     )
     return [
         record(1, "runtime.session.metadata", record={"model_id": "poppy-5", "workspace_root": "/home/ada",
-               "build": {"semver": "1.2.3"}, "title": "PROMPTWORD"}),
+               "provider_id": "meadow", "build": {"semver": "1.2.3"}, "title": "PROMPTWORD"}),
         run(2, "started", prompt="PROMPTWORD"),
+        record(7, "runtime.user_intent.accepted", intent_id="i", surface="main",
+               refill_blocks=[{"kind": "text", "text": "PROMPTWORD"}]),
+        record(8, "runtime.user_intent.materialized", intent_id="i", outcome={"kind": "active_run_delivery"}),
+        run(9, "tool_result_batch_committed", results=[
+            {"tool_call_id": "c1", "text": json.dumps({"exit_code": 1, "output": "RESULTWORD"})}]),
         run(3, "assistant_message_committed", text="ANSWERWORD", message={"content": "ANSWERWORD"}),
         run(4, "assistant_tool_calls_committed",
             tool_calls=[{"call_id": "c1", "name": "read", "args": '{"path": "ARGWORD"}'}]),

@@ -7,6 +7,8 @@ told again by aggregates: each event counts once, in its stream's own session.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import attrs
 from omn_agent.importing.fields import (
     find_count,
     find_text,
+    get_content_text,
     get_items,
     get_object,
     parse_json,
@@ -28,6 +31,11 @@ from omn_core.api import RequestError
 _SCHEMAS = (1, "1")
 _METADATA = "runtime.session.metadata"
 _SESSION = "runtime.session"
+_CONFIGURED = "run.model.configured"
+_ACCEPTED = "runtime.user_intent.accepted"
+_MATERIALIZED = "runtime.user_intent.materialized"
+_KNOWN = ("runtime.", "run.", "session.")
+"""How the kinds of events begin that say nothing of what was done."""
 _SAME_MODEL = "same-as-main"
 
 
@@ -36,6 +44,8 @@ class _Reading:
     account: Account
     sessions: dict[str, Session] = attrs.field(factory=dict)
     seen: set[str] = attrs.field(factory=set)
+    told: set[tuple[int, str]] = attrs.field(factory=set)
+    intents: dict[str, tuple[int, str]] = attrs.field(factory=dict)
 
 
 def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> list[Session]:
@@ -50,20 +60,30 @@ def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> 
     return list(reading.sessions.values())
 
 
+def check_beginning(path: Path, record: dict[str, Any]) -> None:
+    """Raise RequestError where a file's first record is none of a session's log. A retained frame has no schema."""
+    if record and not _list_wrapped(record) and record.get("schema_version") not in _SCHEMAS:
+        raise RequestError(
+            f"{str(path)!r} is no session of Muse that is known: its schema is {record.get('schema_version')!r}",
+            "name a session.jsonl; what `muse export` prints is another document",
+        )
+
+
 def _iter_events(path: Path, account: Account, source: Files) -> Iterator[dict[str, Any]]:
     """Yield each event, also those that a retained frame wraps. Raises RequestError for another kind of document."""
     for record in source.iter_records(path, account):
-        if record.get("schema_version") not in _SCHEMAS:
-            raise RequestError(
-                f"{str(path)!r} is no session of Muse that is known: its schema is {record.get('schema_version')!r}",
-                "name a session.jsonl; what `muse export` prints is another document",
-            )
-        children = get_items(record.get("children")) or get_items(get_object(record, "payload").get("children"))
-        wrapped = [parse_json(child.get("record_json")) for child in children]
-        if wrapped:
-            yield from (child for child in wrapped if isinstance(child, dict))
-        else:
-            yield record
+        check_beginning(path, record)
+        wrapped = _list_wrapped(record)
+        for child in wrapped:
+            check_beginning(path, child)
+        yield from wrapped or [record]
+
+
+def _list_wrapped(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events that a retained frame holds, as texts of JSON."""
+    children = get_items(record.get("children")) or get_items(get_object(record, "payload").get("children"))
+    wrapped = [parse_json(child.get("record_json")) for child in children]
+    return [child for child in wrapped if isinstance(child, dict)]
 
 
 def _find_owner(path: Path) -> str | None:
@@ -74,13 +94,10 @@ def _find_owner(path: Path) -> str | None:
 
 def _take(reading: _Reading, record: dict[str, Any], path: Path, owner: str | None) -> None:
     stream = find_text(get_object(record, "stream"), "id") or path.parent.name
-    identity = f"{stream} {record.get('id')}"
-    if find_text(record, "id") is not None:
-        if identity in reading.seen:
-            reading.account.duplicates += 1
-            return
-        reading.seen.add(identity)
     recorded_us = find_count(record, "recorded_at")
+    if _is_repeated(reading, record, stream, recorded_us):
+        reading.account.duplicates += 1
+        return
     if recorded_us is None:
         reading.account.untimed += 1
         return
@@ -88,24 +105,55 @@ def _take(reading: _Reading, record: dict[str, Any], path: Path, owner: str | No
     main = owner or path.parent.name
     if stream != main and session.parent_session is None:
         session.parent_session = main
-    session.note_time(recorded_us * 1000)
+    ts_ns = recorded_us * 1000
+    session.note_time(ts_ns)
     payload = get_object(record, "payload")
-    kind = record.get("payload_type")
-    if kind == _METADATA:
-        _take_metadata(reading, session, get_object(payload, "record") or payload, recorded_us * 1000)
+    kind = str(record.get("payload_type"))
+    if kind in (_METADATA, _CONFIGURED):
+        _take_metadata(session, get_object(payload, "record") or payload, ts_ns)
+    elif kind in (_ACCEPTED, _MATERIALIZED):
+        _take_intent(reading, session, payload, ts_ns)
     elif kind == _SESSION and payload.get("kind") == "run":
-        _take_run(reading, session, get_object(payload, "event"), recorded_us * 1000)
-    elif kind not in (_SESSION, "session.end") and not str(kind).startswith("runtime."):
+        _take_run(reading, session, get_object(payload, "event"), ts_ns)
+    elif not kind.startswith(_KNOWN):
         reading.account.note_unknown(kind)
 
 
-def _take_metadata(reading: _Reading, session: Session, found: dict[str, Any], ts_ns: int) -> None:
+def _is_repeated(reading: _Reading, record: dict[str, Any], stream: str, recorded_us: int | None) -> bool:
+    """Return whether an event was there already: by its id, or, in a fork that numbers anew, by its stamp and words."""
+    identity, said = f"{stream} {record.get('id')}", None
+    if recorded_us is not None:
+        words = json.dumps([record.get("payload_type"), record.get("payload")], sort_keys=True)
+        said = (recorded_us, hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest())
+    is_known = find_text(record, "id") is not None and identity in reading.seen
+    if is_known or said in reading.told:
+        return True
+    reading.seen.add(identity)
+    if said is not None:
+        reading.told.add(said)
+    return False
+
+
+def _take_metadata(session: Session, found: dict[str, Any], ts_ns: int) -> None:
     model = find_text(found, "model_id")
-    if model is not None and model != _SAME_MODEL:
-        session.configure(ts_ns, model=model)
+    known = model if model != _SAME_MODEL else None
+    session.configure(ts_ns, model=known, provider=find_text(found, "provider_id"))
     version = find_text(get_object(found, "build"), "semver")
     if version is not None:
         session.fields["harness_version"] = version
+
+
+def _take_intent(reading: _Reading, session: Session, payload: dict[str, Any], ts_ns: int) -> None:
+    """Add what a person said into a run that was under way. What begins a run stands in its own event."""
+    intent = find_text(payload, "intent_id")
+    if intent is None:
+        return
+    text = get_content_text(payload.get("refill_blocks"))
+    if text is not None and payload.get("surface") == "main":
+        reading.intents[intent] = (ts_ns, text)
+    elif get_object(payload, "outcome").get("kind") == "active_run_delivery" and intent in reading.intents:
+        said_ns, text = reading.intents.pop(intent)
+        session.add_prompt(said_ns, text, "user")
 
 
 def _take_run(reading: _Reading, session: Session, event: dict[str, Any], ts_ns: int) -> None:
@@ -123,13 +171,20 @@ def _take_run(reading: _Reading, session: Session, event: dict[str, Any], ts_ns:
         for result in get_items(event.get("results")):
             call_id = find_text(result, "tool_call_id")
             if call_id is not None:
-                tool = session.add_result(ts_ns, call_id)
-                if isinstance(result.get("is_error"), bool):
-                    tool.is_error = result["is_error"]
+                session.add_result(ts_ns, call_id).is_error = find_failure(result)
     elif kind == "model_completed":
         _take_completed(reading, session, event, ts_ns)
     elif kind == "terminal" and find_text(event, "terminal") in ("cancelled", "canceled", "interrupted"):
         session.interruptions.append(ts_ns)
+
+
+def find_failure(result: dict[str, Any]) -> bool | None:
+    """Return whether a tool failed: as its result says, or by the exit code of a command's report, which is a text."""
+    if isinstance(result.get("is_error"), bool):
+        return bool(result["is_error"])
+    report = parse_json(result.get("text"))
+    code = report.get("exit_code") if isinstance(report, dict) else None
+    return code != 0 if isinstance(code, int) else None
 
 
 def _take_completed(reading: _Reading, session: Session, event: dict[str, Any], ts_ns: int) -> None:

@@ -15,7 +15,7 @@ import attrs
 from omn_export.perfetto.annotations import compute_units
 
 from omn_agent.harness import Harness
-from omn_agent.importing import claude, codex, pi
+from omn_agent.importing import claude, codex, muse, pi
 from omn_agent.importing.fields import find_text, get_items, get_object, parse_json
 
 _LONGEST_NAME = 4096
@@ -136,10 +136,14 @@ def _prepare_pi(record: Record) -> Record:
 
 
 def _prepare_muse(record: Record) -> Record:
-    """Open the records that a frame wraps, so that they are filtered as others are."""
+    """Open the records that a frame wraps, so that they are filtered as others are, and keep how a tool ended."""
     for holder in (record, get_object(record, "payload")):
         for child in get_items(holder.get("children")):
             child["record_json"] = parse_json(child.get("record_json"))
+            if isinstance(child["record_json"], dict):
+                _prepare_muse(child["record_json"])
+    for result in get_items(get_object(record, "payload", "event").get("results")):
+        result["is_error"] = muse.find_failure(result)
     return record
 
 
@@ -217,17 +221,17 @@ _ALLOWED = {
     Harness.MUSE: _make(
         _prepare_muse,
         names=(
-            "id kind payload_type schema_version model_id semver workspace_root call_id name tool_call_id "
-            "is_error model finish_reason terminal"
+            "id kind payload_type schema_version model_id provider_id semver workspace_root call_id name tool_call_id "
+            "is_error model finish_reason terminal intent_id surface"
         ),
         numbers=(
             "sequence recorded_at duration_ms input_tokens input output_tokens output cache_read_tokens "
             "cache_read cached_tokens cached cache_write_tokens cache_write reasoning"
         ),
-        parts="stream payload record build event tool_calls results usage children record_json",
-        texts="prompt",
+        parts=("stream payload record build event tool_calls results usage children record_json outcome refill_blocks"),
+        texts="prompt text",
         inputs="args",
-        persons="started",
+        persons="started text",
         silent="",
     ),
 }
