@@ -185,13 +185,15 @@ Examples:
 )
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True)
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", help="text or json.")
-def show_command(files: tuple[Path, ...], format_name: str) -> int:
+@click.pass_obj
+def show_command(application: Any, files: tuple[Path, ...], format_name: str) -> int:
     """Say what happened in recordings, several FILEs on one clock: sessions, tokens, slow tools, scripts, health."""
     import json
+    import sys
 
     from omn_agent.reading.captures import read_captures
     from omn_agent.reading.report import make_report
-    from omn_agent.reading.text import render_report
+    from omn_agent.reading.text import WIDTH, render_report
 
     reading = read_captures(files)
     if not reading.captures:
@@ -200,7 +202,8 @@ def show_command(files: tuple[Path, ...], format_name: str) -> int:
             "`omn agent import` makes recordings that have one",
         )
     report = make_report(reading)
-    click.echo(json.dumps(report, indent=2) if format_name == "json" else render_report(report))
+    width = application.style.width if sys.stdout.isatty() else WIDTH
+    click.echo(json.dumps(report, indent=2) if format_name == "json" else render_report(report, width))
     return 0
 
 

@@ -10,20 +10,18 @@ from typing import Any
 
 import pytest
 from agent_sessions import ClaudeLines, write_lines
+from agent_traces import BEGIN, SECOND, WALL, at, make_capture, make_parent, show, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omn_agent.encoding.write import write_recording
 from omn_agent.harness import Harness
+from omn_agent.reading.activity import compute_union
 from omn_agent.reading.captures import read_captures
-from omn_agent.reading.figures import compute_union
-from omn_agent.reading.report import make_report
 from omn_agent.reading.text import render_report
-from omn_agent.recording import Attempt as AttemptRow
 from omn_agent.recording import (
     Capture,
-    Compaction,
     Configuration,
-    Delegation,
+    ModelCall,
     Process,
     Prompt,
     Recording,
@@ -31,69 +29,15 @@ from omn_agent.recording import (
     Samples,
     Script,
     Tool,
-    Turn,
     Usage,
 )
 from omn_export.perfetto.tracks import Clock, ClockSnapshot
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+from perfetto_reading import read_trace
 
 from omn_core.api import RequestError
 
 pytestmark = pytest.mark.spec("AGT-10")
-
-SECOND = 1_000_000_000
-WALL = 1_772_355_600 * SECOND
-
-
-def write(path: Path, *captures: Capture, harness: Harness = Harness.PI, **changes: Any) -> Path:
-    """Write a recording's file."""
-    with path.open("wb") as stream:
-        write_recording(stream, Recording(harness, list(captures), **changes))
-    return path
-
-
-def show(*paths: Path) -> dict[str, Any]:
-    """Return the report on files."""
-    return make_report(read_captures(paths))
-
-
-def make_capture(session: str = "s1", at: float = 0, length: float = 10, **changes: Any) -> Capture:
-    """Return a capture of some seconds on the wall clock."""
-    start_ns = WALL + int(at * SECOND)
-    fields = {"capture_id": f"c-{session}-{at}", "stop_reason": "manual", **changes}
-    return Capture(session, start_ns=start_ns, end_ns=start_ns + int(length * SECOND), **fields)
-
-
-def at(second: float) -> int:
-    """Return a time on the wall clock."""
-    return WALL + int(second * SECOND)
-
-
-def make_parent() -> Capture:
-    """Return a capture with some of everything."""
-    return make_capture(
-        label="code-mode",
-        configuration=Configuration("m1", "garden", "high", 1_000, ("codemode",)),
-        prompts=[Prompt(at(0.1), at(9), text="p", attempts=[AttemptRow(at(0.2), at(8), [Turn(0, at(0.3), at(3))])])],
-        responses=[
-            Response(at(1), at(2), "garden", "m1", Usage(100, 20)),
-            Response(at(3), at(4), "garden", "m2", Usage(180, 45)),
-            Response(None, at(4.5), usage=Usage(None, 5)),
-            Response(at(8), None),
-        ],
-        tools=[
-            Tool("read", "t1", at(2), at(2.5), args={"path": "a"}, has_args=True),
-            Tool(
-                "bash", "t2", at(2.25), at(6), args={"command": "make"}, has_args=True, intent="build it", is_error=True
-            ),
-            Tool("task", "t3", at(5), at(7), delegation=Delegation({}, "kid")),
-            Tool("run", "t4", at(2), at(3), args={"code": "a\nb"}, has_args=True, script=Script("js", "a\nb")),
-            Tool("grep", "t5", at(2.1), at(2.2), parent_call_id="t4"),
-            Tool("edit", "t6", at(9), None),
-        ],
-        compactions=[Compaction(at(6), at(6.5), outcome="success", tokens_before=450)],
-        samples=Samples(context_tokens=[(at(1), 100), (at(3), 400)], dropped_events=[(at(5), 3)]),
-    )
 
 
 def test_a_session_and_its_child_are_one_row(tmp_path: Path) -> None:
@@ -135,6 +79,10 @@ def test_a_session_and_its_child_are_one_row(tmp_path: Path) -> None:
     assert {name: row[name] for name in expected} == expected
     # Responses and tools cover 1 to 8.5 s, each moment once; what was cut off was not measured.
     assert row["busy_share"] == pytest.approx(7.5 / 11.2)
+    assert row["activity"] == {
+        "busy_ns": 7.5 * SECOND, "responses_ns": 2 * SECOND, "tools_ns": 3.5 * SECOND, "both_ns": 2 * SECOND,
+        "scripts_ns": 0,
+    }  # fmt: skip
     slowest = report["slow_tools"][0]
     assert (slowest["name"], slowest["duration_ns"], slowest["is_error"]) == ("bash", int(3.75 * SECOND), True)
     assert slowest["about"] == "build it"
@@ -144,6 +92,12 @@ def test_a_session_and_its_child_are_one_row(tmp_path: Path) -> None:
     assert (script["language"], script["lines"], script["calls"]) == ("js", 2, ["grep"])
     parent = next(capture for capture in report["captures"] if capture["session"] == "s1")
     assert (parent["dropped_events"], parent["context_window_tokens"]) == (3, 1_000)
+    assert [
+        (row["session"], row["input_tokens"], row["output_tokens"], row["tools"]) for row in report["captures"]
+    ] == [
+        ("s1", 280, 70, 5),
+        ("kid", 40, 15, 1),
+    ]
     timings = [row["duration_ns"] for row in report["responses"] if row["session"] == "s1"]
     assert sorted(timings, key=str) == [SECOND, SECOND, None, None]
 
@@ -159,6 +113,137 @@ def test_what_was_not_recorded_says_so(tmp_path: Path) -> None:
     text = render_report(report)
     assert "tokens    input Not recorded, output Not recorded" in text
     assert "busy      Not recorded" in text
+
+
+def test_a_script_is_busy_where_nothing_inside_it_is(tmp_path: Path) -> None:
+    """Its calls are tools; a model that it called is neither a response nor busy on its own, nor in any speed."""
+    script = Script("js", "a", model_calls=[ModelCall("classify", at(4), at(5)), ModelCall("classify", at(8), None)])
+    capture = make_capture(
+        tools=[Tool("run", "s", at(2), at(6), script=script), Tool("read", "t", at(3), at(4), parent_call_id="s")],
+        responses=[Response(at(5.5), at(7), usage=Usage(1, 30))],
+    )
+    stranger = make_capture("s2", tools=[Tool("grep", "t", at(3), at(4), parent_call_id="s")])
+    report = show(write(tmp_path / "a.pftrace", capture, stranger))
+    row = report["groups"][0]
+    assert row["activity"] == {
+        "busy_ns": 5 * SECOND, "responses_ns": 1.5 * SECOND, "tools_ns": SECOND, "both_ns": 0,
+        "scripts_ns": 2.5 * SECOND,
+    }  # fmt: skip
+    assert (row["output_tokens_per_second"], row["responses"], row["tools"], row["scripts"]) == (20.0, 1, 1, 1)
+    assert (row["peak_concurrent_tools"], row["incomplete"]) == (1, 1)
+    assert [script["calls"] for script in report["scripts"]] == [["read", "classify", "classify"]]
+
+
+def test_what_was_not_timed_is_said_beside_what_was(tmp_path: Path) -> None:
+    """Responses without a start leave their part of the busy time unknown, and not 0."""
+    capture = make_capture(responses=[Response(None, at(2))], tools=[Tool("read", "t", at(2), at(4))])
+    report = show(write(tmp_path / "a.pftrace", capture))
+    activity = report["groups"][0]["activity"]
+    assert (activity["responses_ns"], activity["both_ns"], activity["tools_ns"]) == (None, None, 2 * SECOND)
+    assert "20.0%: tools 20.0%; how long responses took was not recorded" in render_report(report)
+
+
+def test_tools_are_summed_up_by_their_names(tmp_path: Path) -> None:
+    """Calls, failures that were told, the longest, and the time that they cover, each moment once."""
+    capture = make_capture(
+        tools=[
+            Tool("bash", "1", at(1), at(3), is_error=True),
+            Tool("bash", "2", at(2), at(4), is_error=False),
+            Tool("read", "3", at(5), at(6)),
+            Tool("edit", "4", at(7), None, args={"path": "bed"}, has_args=True),
+            Tool("grep", "5", None, at(8)),
+        ],
+    )
+    report = show(write(tmp_path / "a.pftrace", capture))
+    rows = {row.pop("name"): row for row in report["tools"]}
+    assert rows["bash"] == {"calls": 2, "failed": 1, "longest_ns": 2 * SECOND, "covered_ns": 3 * SECOND}
+    assert rows["read"] == {"calls": 1, "failed": None, "longest_ns": SECOND, "covered_ns": SECOND}
+    assert rows["edit"] == rows["grep"] == {"calls": 1, "failed": None, "longest_ns": None, "covered_ns": None}
+    (cut,) = report["unfinished"]
+    assert (cut["name"], cut["start_ns"], cut["about"]) == ("edit", at(7), '{"path": "bed"}')
+    assert cut["observed_ns"] == 3 * SECOND
+    text = render_report(show(write(tmp_path / "b.pftrace", capture)))
+    assert "\nUnfinished\n       since  09:00:07  edit" in text
+
+
+def test_a_terminal_gets_lines_that_it_has_room_for(tmp_path: Path) -> None:
+    """Lists are cut and say so, what is said of a session is folded; names obey nobody."""
+    tools = [Tool("bash\x1b[2J", "1", at(1), at(3), args={"command": "x" * 500}, has_args=True)]
+    prompt = Prompt(at(0.5), at(4), text="mend the\nfence " * 40)
+    report = show(write(tmp_path / "a\nb.pftrace", make_capture("s\x07", prompts=[prompt], tools=tools)))
+    lines = render_report(report, 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert sum(line.endswith("...") for line in lines) == 2
+    assert "\x1b" not in "".join(lines)
+    assert "  asked     mend the fence mend the fence mend the fence" in lines
+
+
+def test_tokens_of_a_cache_are_said_and_added_to_nothing(tmp_path: Path) -> None:
+    """Providers count them inside their input or beside it: they are figures of their own."""
+    responses = [Response(at(1), at(2), usage=Usage(10, 5, 500, 30)), Response(at(3), at(4), usage=Usage(20, 5, 700))]
+    report = show(write(tmp_path / "a.pftrace", make_capture(responses=responses)))
+    (row,) = report["groups"]
+    assert (row["input_tokens"], row["cache_read_tokens"], row["cache_write_tokens"]) == (30, 1200, 30)
+    assert "cache     read 1200 tokens, written 30 tokens" in render_report(report)
+
+
+def test_a_response_has_the_times_that_were_recorded_of_it(tmp_path: Path) -> None:
+    """Its first content is from its own start; what a provider is said to have taken is a field of its own."""
+    timings = ("request-including-retries", "mod-request-including-retries", None)
+    responses = [
+        Response(at(1 + 2 * place), at(2 + 2 * place + place / 10), model="m", usage=Usage(1, 9), timing=timing)
+        for place, timing in enumerate(timings)
+    ]
+    responses[1].ttft_ms, responses[2].first_content_ns = 120.5, SECOND // 2
+    report = show(write(tmp_path / "a.pftrace", make_capture(responses=responses)))
+    assert [row["timing"] for row in report["responses"]] == list(timings)
+    assert [(row["ttft_ms"], row["first_content_ns"]) for row in report["responses"]] == [
+        (None, None),
+        (120.5, None),
+        (None, SECOND // 2),
+    ]
+    text = render_report(report)
+    assert "     1.200 s  09:00:05  m  9 output tokens, its first content after 0.500 s\n     1.100 s" in text
+    assert "ttft" not in text
+
+
+def test_a_later_version_of_the_contract_is_said(tmp_path: Path) -> None:
+    """Its names may mean something else."""
+    report = show(write(tmp_path / "a.pftrace", make_capture(fields={"schema_version": 2})))
+    assert "s1: follows version 2 of the contract, and is read as version 1" in render_report(report)
+    assert "version" not in render_report(show(write(tmp_path / "b.pftrace", make_capture())))
+
+
+def test_labels_are_shown_as_given_once_and_of_the_session_alone(tmp_path: Path) -> None:
+    """Those of a configuration count, those of a subagent are its own."""
+    parent = make_capture(
+        configuration=Configuration("m", session_labels=("code mode", "B")),
+        changes=[(at(2), Configuration("n", session_labels=("B", "c")))],
+    )
+    child = make_capture("kid", 1, 2, parent_session="s1", configuration=Configuration(session_labels=("kid's",)))
+    report = show(write(tmp_path / "a.pftrace", parent, child))
+    assert report["groups"][0]["session_labels"] == ["code mode", "B", "c"]
+    assert "s1 (pi) [code mode] [B] [c]\n" in render_report(report)
+
+
+@pytest.mark.parametrize("harness", list(Harness), ids=lambda harness: harness.value)
+def test_as_many_rows_are_read_as_were_written(tmp_path: Path, harness: Harness) -> None:
+    """Every harness's categories are an agent's; code that shares nothing with the writer counts the same."""
+    parent = make_parent()
+    path = write(tmp_path / "a.pftrace", parent, harness=harness)
+    (row,) = show(path)["groups"]
+    counted = {name: row[name] for name in ("prompts", "turns", "responses", "tools", "scripts", "compactions")}
+    assert counted == {"prompts": 1, "turns": 1, "responses": 4, "tools": 5, "scripts": 1, "compactions": 1}
+    assert row["harnesses"] == [harness.value]
+    trace = read_trace(path.read_bytes())
+    named = {name: len(trace.named(name)) for name in ("prompt", "attempt", "turn", "response", "compact")}
+    assert named == {"prompt": 1, "attempt": 1, "turn": 1, "response": 4, "compact": 1}
+    assert sum(span.args.get("kind") == "tool-execution" for span in trace.slices) == 5
+    assert sum(span.args.get("kind") == "script" for span in trace.slices) == 1
+    # Of each counter: where it begins, what was reported, and the closing zero.
+    lengths = {name.rpartition("|")[2]: len(values) for name, values in trace.counters.items()}
+    assert lengths == {"Input tokens": 4, "Output tokens": 5, "Context size": 4, "Context window": 2,
+                       "Dropped events": 2}  # fmt: skip
 
 
 def test_a_changed_limit_leaves_the_share_out(tmp_path: Path) -> None:
@@ -232,113 +317,6 @@ def test_without_a_snapshot_times_of_several_captures_are_not_combined(tmp_path:
     assert (row["captures"], row["window_ns"], row["busy_share"]) == (2, None, None)
     assert report["health"]["files"][0]["clock_errors"] == 4
     assert "times of several captures are not combined" in render_report(report)
-
-
-class Hand:
-    """A recording made packet by packet, as older and other recorders did."""
-
-    def __init__(self) -> None:
-        self.trace = protos.Trace()
-
-    def track(self, uuid: int, name: str, parent: int = 0, *, counter: bool = False) -> None:
-        """Describe a track."""
-        row = self.trace.packet.add().track_descriptor
-        row.uuid, row.name, row.parent_uuid = uuid, name, parent
-        if counter:
-            row.counter.SetInParent()
-
-    def event(self, ts_ns: int, what: int, track: int, name: str = "", category: str = "", **args: Any) -> Any:
-        """Add an event; a double underscore in an argument's name is a dot."""
-        packet = self.trace.packet.add(timestamp=ts_ns, timestamp_clock_id=1, trusted_packet_sequence_id=9)
-        event = packet.track_event
-        event.type, event.track_uuid = what, track
-        if name:
-            event.name = name
-        if category:
-            event.categories.append(category)
-        for key, value in args.items():
-            row = event.debug_annotations.add(name=key.replace("__", "."))
-            field = (
-                "bool_value" if isinstance(value, bool) else "int_value" if isinstance(value, int) else "string_value"
-            )
-            setattr(row, field, value)
-        return packet
-
-    def write(self, path: Path) -> Path:
-        """Write the file."""
-        path.write_bytes(self.trace.SerializeToString())
-        return path
-
-
-BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
-
-
-def test_an_older_recording_is_read_by_its_old_names(tmp_path: Path) -> None:
-    """Dotted counters, prefixed and camel-case fields, lanes by number, a tracing span, summary instants."""
-    hand = Hand()
-    for uuid, name in ((1, "Agent"), (2, "tools.lane.0"), (3, "tools.lane.1"), (4, "Responses")):
-        hand.track(uuid, name)
-    hand.track(5, "llm.tokens.input", counter=True)
-    hand.event(
-        at(0), BEGIN, 1, "tracing", "agentprof.metadata", agentprof__sessionId="old", agentprof__harness="claude"
-    )
-    hand.event(at(1), BEGIN, 1, "turn", "agentprof.activity")
-    hand.event(at(1), BEGIN, 2, "read", "agentprof.activity", tool__callId="1")
-    hand.event(at(1.5), BEGIN, 3, "bash", "agentprof.activity")
-    hand.event(at(2), END, 2)
-    hand.event(at(3), END, 3)
-    hand.event(at(4), INSTANT, 4, "assistant-message", "agentprof.activity", message__durationNs=2 * SECOND,
-               message__outputTokens=50)  # fmt: skip
-    hand.event(at(5), END, 1)
-    for second, value in ((0, 0), (2, 120), (9, 0)):
-        hand.event(at(second), COUNTER, 5).track_event.counter_value = value
-    hand.event(at(9), END, 1)
-    report = show(hand.write(tmp_path / "old.pftrace"))
-    (row,) = report["groups"]
-    expected = {"session": "old", "harnesses": ["claude"], "turns": 1, "tools": 2, "responses": 1, "input_tokens": 120,
-                "output_tokens": 50, "output_tokens_per_second": 25.0, "peak_concurrent_tools": 2, "incomplete": 0,
-                "context_tokens": None}  # fmt: skip
-    assert {name: row[name] for name in expected} == expected
-
-
-def test_a_capture_that_only_began_and_scripts_of_older_files(tmp_path: Path) -> None:
-    """A tracing-start instant has its activity until the last event; a script's lines are counted in its source."""
-    hand = Hand()
-    hand.track(1, "Session")
-    hand.track(2, "Tools")
-    hand.event(at(0), INSTANT, 1, "tracing-start", "pi.session", session_id="s")
-    hand.event(at(1), BEGIN, 2, "run", "pi.tools", kind="script", args="a\nb\n", args_truncated=True)
-    hand.event(at(2), END, 2)
-    hand.event(at(3), INSTANT, 1, "tool-preflight", "pi.tools", call_id="c", args="early")
-    hand.event(at(3), BEGIN, 2, "edit", "pi.tools", kind="tool-execution", call_id="c")
-    hand.event(at(6), END, 2)
-    report = show(hand.write(tmp_path / "old.pftrace"))
-    (row,) = report["groups"]
-    assert (row["window_ns"], row["tools"], row["scripts"]) == (6 * SECOND, 1, 1)
-    (script,) = report["scripts"]
-    assert (script["lines"], script["lines_at_least"], script["language"]) == (2, True, None)
-    assert report["slow_tools"][0]["about"] == '"early"'
-    assert report["captures"][0]["is_open"] is True
-    assert ">= 2 lines" in render_report(report)
-
-
-def test_somebody_elses_events_are_left_alone(tmp_path: Path) -> None:
-    """Slices of other categories are no activity, also where they share the thread and stand around the agent's."""
-    hand = Hand()
-    hand.track(1, "main")
-    hand.track(7, "other")
-    for second in range(3):
-        hand.event(at(second), BEGIN, 7, f"frame {second}", "toplevel")
-    hand.event(at(0), BEGIN, 1, "outer", "toplevel")
-    hand.event(at(1), BEGIN, 1, "profile (1)", "pi.metadata", kind="capture", session_id="s")
-    hand.event(at(2), BEGIN, 1, "inner", "toplevel")
-    hand.event(at(3), END, 1)
-    hand.event(at(4), END, 1, "profile (1)")
-    hand.event(at(5), END, 1)
-    report = show(hand.write(tmp_path / "mixed.pftrace"))
-    (row,) = report["groups"]
-    assert (row["window_ns"], row["tools"], row["incomplete"]) == (3 * SECOND, 0, 0)
-    assert report["health"]["files"][0]["unfinished_ends"] == 1
 
 
 def test_a_torn_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import attrs
+
+from omn_agent.reading.activity import compute_activity, compute_peak
 from omn_agent.reading.captures import ReadCapture
 from omn_agent.reading.groups import Group
 from omn_agent.reading.spans import Span
+from omn_agent.reading.tools import shorten
 
 _OPERATIONS = ("prompt", "request", "response", "tool", "script", "model call", "compaction")
 
@@ -21,6 +25,8 @@ def compute_group(group: Group, has_one_clock: bool = True) -> dict[str, Any]:
     responses = [span for member in members for span in member.iter_kind("response")]
     tools = [span for member in members for span in member.iter_kind("tool")]
     context = _compute_context(members)
+    activity = compute_activity(members) if timed else None
+    window_ns = end_ns - start_ns
     return {
         "session": group.head.session_id,
         "label": group.head.get_text("label"),
@@ -28,18 +34,22 @@ def compute_group(group: Group, has_one_clock: bool = True) -> dict[str, Any]:
         "file": group.head.file,
         "captures": len(members),
         "start_ns": start_ns,
-        "window_ns": end_ns - start_ns if timed else None,
+        "window_ns": window_ns if timed else None,
+        "first_prompt": find_prompt(group.head),
         "harnesses": _list_values(members, "harness"),
         "providers": _list_values(members, "provider"),
         "models": _list_values(members, "model"),
         "efforts": _list_values(members, "effort"),
-        "input_tokens": _add_known(_compute_tokens(member, "input") for member in members),
-        "output_tokens": _add_known(_compute_tokens(member, "output") for member in members),
+        "input_tokens": _add_known(compute_tokens(member, "input") for member in members),
+        "output_tokens": _add_known(compute_tokens(member, "output") for member in members),
+        "cache_read_tokens": _add_known(compute_cached(member, "cache_read") for member in members),
+        "cache_write_tokens": _add_known(compute_cached(member, "cache_write") for member in members),
         "responses_with_usage": sum("input_tokens" in span.args or "output_tokens" in span.args for span in responses),
         "output_tokens_per_second": compute_rate(responses),
         "context_tokens": context[0],
         "context_share": context[1],
-        "busy_share": _compute_busy(members, end_ns - start_ns) if timed else None,
+        "busy_share": activity.busy_ns / window_ns if activity is not None and window_ns else None,
+        "activity": None if activity is None else attrs.asdict(activity),
         "peak_concurrent_tools": compute_peak(tools) if timed else None,
         "prompts": sum(1 for member in members for _ in member.iter_kind("prompt")),
         "turns": _count_turns(members),
@@ -60,26 +70,6 @@ def compute_rate(responses: Iterable[Span]) -> float | None:
             tokens += output
             length_ns += interval[1] - interval[0]
     return tokens / (length_ns / 1e9) if length_ns else None
-
-
-def compute_peak(spans: Iterable[Span]) -> int | None:
-    """Return how many ran at once at most, None where no interval was measured."""
-    edges = [edge for span in spans if (at := span.interval) for edge in ((at[0], 1), (at[1], -1))]
-    running, most = 0, 0
-    for _, step in sorted(edges):
-        running += step
-        most = max(most, running)
-    return most if edges else None
-
-
-def compute_union(intervals: Iterable[tuple[int, int]]) -> int:
-    """Return the time that some intervals cover, each moment once."""
-    covered, until = 0, None
-    for start, end in sorted(intervals):
-        begin = start if until is None else max(start, until)
-        covered += max(end - begin, 0)
-        until = end if until is None else max(until, end)
-    return covered
 
 
 def list_limits(capture: ReadCapture) -> set[int]:
@@ -108,18 +98,39 @@ def _compute_context(members: Sequence[ReadCapture]) -> tuple[int | None, float 
     return peak, peak / limits.pop() if len(limits) == 1 else None
 
 
-def _compute_tokens(capture: ReadCapture, name: str) -> int | None:
+def compute_tokens(capture: ReadCapture, name: str) -> int | None:
     """Return a counter's largest value: it ends at zero. Without a counter, what the spans report."""
     points = capture.counters.get(name)
     if points:
         return int(max(value for _, value in points))
+    return compute_cached(capture, name)
+
+
+def compute_cached(capture: ReadCapture, name: str) -> int | None:
+    """Return the sum of what spans report of one kind of tokens, None where none does.
+
+    What was read from a cache or written into it is inside the input of some providers and beside that of others: it is
+    added to nothing.
+    """
     spans = capture.iter_kind("response", "compaction", "tool", "script")
     return _add_known(_get_count(span.args.get(f"{name}_tokens")) for span in spans)
 
 
+def find_prompt(capture: ReadCapture) -> str | None:
+    """Return the beginning of the first task that was given, None where its text was not recorded."""
+    texts = (span.args.get("text") for span in capture.iter_kind("prompt"))
+    return next((shorten(text) for text in texts if isinstance(text, str)), None)
+
+
 def _list_labels(capture: ReadCapture) -> list[str] | None:
-    labels = capture.args.get("session_labels")
-    return [label for label in labels if isinstance(label, str)] if isinstance(labels, list) else None
+    """Return the labels of a capture and of its configurations, each once and as it was given; None where none is."""
+    sources = [capture.args, *(span.args for span in capture.iter_kind("configuration"))]
+    labels = [label for source in sources for label in _get_list(source.get("session_labels"))]
+    return list(dict.fromkeys(label for label in labels if isinstance(label, str))) or None
+
+
+def _get_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _get_count(value: Any) -> int | None:
@@ -133,13 +144,6 @@ def _add_known(counts: Iterable[int | None]) -> int | None:
 
 def _count_turns(members: Iterable[ReadCapture]) -> int | None:
     return sum(1 for member in members for _ in member.iter_kind("turn")) or None
-
-
-def _compute_busy(members: Iterable[ReadCapture], window_ns: int) -> float | None:
-    """Return the share of the window in which a response or a tool ran. The rest is not said to be waiting."""
-    spans = [span for member in members for span in member.iter_kind("response", "tool", "script")]
-    intervals = [interval for span in spans if (interval := span.interval) is not None]
-    return compute_union(intervals) / window_ns if intervals and window_ns else None
 
 
 def _list_values(members: Iterable[ReadCapture], name: str) -> list[str]:

@@ -8,6 +8,8 @@ import attrs
 
 from omn_agent.reading.captures import ReadCapture
 
+_INPUTS = ("prompt-input", "prompt")
+
 
 @attrs.define
 class Group:
@@ -42,14 +44,22 @@ def _find_head(capture: ReadCapture, parents: dict[ReadCapture, ReadCapture | No
 
 
 def _find_parent(capture: ReadCapture, captures: Iterable[ReadCapture]) -> ReadCapture | None:
-    """Return the one capture that this one is a child of, by the ids it says or that a launch returned."""
+    """Return the one capture that this one is a child of: by the ids it says, that a launch returned, or by a flow.
+
+    A flow leads from a launch to the first input of its child, and is of one file.
+    """
     named = capture.get_text("parent_session")
     others = [other for other in captures if other is not capture]
     if named is not None:
         found = [other for other in others if named in (other.session_id, other.get_text("native_session_id"))]
     else:
-        session = capture.session_id
-        found = [other for other in others if session is not None and session in _list_launched(other)]
+        session, taken = capture.session_id, _list_taken(capture)
+        found = [
+            other
+            for other in others
+            if (session is not None and session in _list_launched(other))
+            or (other.file == capture.file and taken & _list_sent(other))
+        ]
     if len(found) > 1:  # a session that was recorded more than once: the one that ran when the child began
         start_ns = capture.span.start_ns
         found = [other for other in found if other.window[0] <= start_ns <= other.window[1]]
@@ -57,5 +67,17 @@ def _find_parent(capture: ReadCapture, captures: Iterable[ReadCapture]) -> ReadC
 
 
 def _list_launched(capture: ReadCapture) -> set[str]:
-    launched = (span.args.get("child_session") for span in capture.iter_kind("tool", "script"))
+    """Return the sessions that a capture's tools, or in older files its workflow's spans, launched."""
+    launched = (span.args.get("child_session") for span in capture.spans)
     return {child for child in launched if isinstance(child, str)}
+
+
+def _list_taken(capture: ReadCapture) -> set[int]:
+    """Return the flows that reach a capture's inputs."""
+    return {flow for span in capture.spans if span.name in _INPUTS for flow in span.flows}
+
+
+def _list_sent(capture: ReadCapture) -> set[int]:
+    """Return the flows of a capture's launches."""
+    launches = (span for span in capture.iter_kind("tool", "script") if span.args.get("delegation") is True)
+    return {flow for span in launches for flow in span.flows}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from omn_agent.reading.activity import compute_union
 from omn_agent.reading.captures import Reading
-from omn_agent.reading.figures import compute_union
 from omn_agent.reading.processes import ReadProcess, ReadTool, give_processes, make_tools
 
 _STAMP_NS = 1_000_000
