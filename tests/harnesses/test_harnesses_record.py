@@ -161,15 +161,17 @@ def test_codex_is_recorded_by_its_rollout_and_the_hooks_that_were_written(place:
     assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200], [40])
 
 
-def prepare_pi(place: Place) -> tuple[str, ...]:
-    """Give Pi the model of the stand-in, and return the options that choose it."""
+MODEL = ("--provider", "near", "--model", "poppy")
+
+
+def prepare_pi(place: Place) -> None:
+    """Give Pi the model of the stand-in."""
     model = {"id": "poppy", "name": "poppy", "contextWindow": 100_000, "maxTokens": 1000, "reasoning": False}
     model |= {"input": ["text"], "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}
     near = {"baseUrl": f"{place.provider}/v1", "apiKey": "none", "api": "openai-completions", "models": [model]}
     folder = place.folder / "home" / ".pi" / "agent"
     folder.mkdir(parents=True)
     (folder / "models.json").write_text(json.dumps({"providers": {"near": near}}))
-    return ("--provider", "near", "--model", "poppy")
 
 
 def check_pi(trace: ReadTrace) -> None:
@@ -197,7 +199,8 @@ def check_pi(trace: ReadTrace) -> None:
 @pytest.mark.parametrize("content", ["1", "0"])
 def test_pi_is_recorded_by_the_extension_that_it_loads(place: Place, content: str) -> None:
     """Its first package, which has neither a run's settling nor a tool's own duration."""
-    trace = place.record(content, "pi", *prepare_pi(place), "-p", "PROMPTWORD")
+    prepare_pi(place)
+    trace = place.record(content, "pi", *MODEL, "-p", "PROMPTWORD")
     check_pi(trace)
     tool = trace.one("bash")
     assert (tool.end - tool.start >= 200_000_000, tool.args["updates"] > 0, "timing" in tool.args) == (
@@ -211,9 +214,10 @@ def test_pi_is_recorded_by_the_extension_that_it_loads(place: Place, content: st
 def test_a_script_of_pis_has_its_calls_inside_it(place: Place, content: str) -> None:
     """A later package, with scripts that call its tools: the call names its script, and lies in it."""
     later = Path(os.environ["LATER_HARNESSES"])
+    prepare_pi(place)
     path = f"{later}:{os.environ['PATH']}"  # it takes a later node, which stands beside it
     trace = place.record(
-        content, str(later / "pi"), *prepare_pi(place), "--no-session", "--tools", "+codemode", "-p", "PROMPTWORD",
+        content, str(later / "pi"), *MODEL, "--no-session", "--tools", "+codemode", "-p", "PROMPTWORD",
         PATH=path,
     )  # fmt: skip
     check_pi(trace)
@@ -225,3 +229,29 @@ def test_a_script_of_pis_has_its_calls_inside_it(place: Place, content: str) -> 
     assert call.args["duration_ns"] >= 200_000_000
     assert set(script.flows) & set(call.flows)
     assert trace.one("profile (1)").args["session_labels"] == ["codemode"]
+
+
+@pytest.mark.parametrize("content", ["1", "0"])
+def test_pis_that_pi_starts_are_its_children(place: Place, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    """The package's own subagents run its program again, without a session file; a shell finds it by its name."""
+    monkeypatch.setattr(provider, "COMMAND", f'[ -n "$DEEP" ] || DEEP=1 pi {" ".join(MODEL)} -p "CHILDWORD too"')
+    extension = Path(os.environ["HARNESSES"], "pi").resolve().parents[1] / "examples" / "extensions" / "subagent"
+    prepare_pi(place)
+    agents = place.folder / "home" / ".pi" / "agent" / "agents"
+    agents.mkdir()
+    (agents / "scout.md").write_text("---\nname: scout\ndescription: looks\nmodel: near/poppy\n---\nLook.\n")
+    trace = place.record(
+        content, "pi", *MODEL, "-e", str(extension / "index.ts"), "-p", "PROMPTWORD",
+        PATH=f"{os.environ['HARNESSES']}:{os.environ['PATH']}",
+    )  # fmt: skip
+    captures = [trace.one(f"profile ({number})") for number in (1, 2, 3)]
+    first, second, _ = (row.args["session_id"] for row in captures)
+    assert [row.args.get("parent_session") for row in captures] == [None, first, second]
+    assert [row.args["stop_reason"] for row in captures] == ["quit"] * 3
+    assert len({row.process.pid for row in trace.descriptors.values() if row.HasField("process")}) == 3
+    launch = trace.one("subagent")
+    assert (launch.args["delegation"], launch.args["child_session"]) == (True, second)
+    assert launch.args.get("subagent_type") == ("scout" if content == "1" else None)
+    assert launch.start < captures[1].start < captures[2].start < captures[2].end < captures[1].end < launch.end
+    assert not [row for row in trace.slices if "incomplete" in row.args]
+    assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200] * 3, [40] * 3)

@@ -126,12 +126,14 @@ def make_response(request: dict[str, Any]) -> str:
 
 
 def make_completion(request: dict[str, Any]) -> str:
-    """Return OpenAI's chunks of a chat completion: the command is a script's where scripts can be called."""
+    """Return OpenAI's chunks of a chat completion: a subagent where there may be one, else a script, or a command."""
     number = next(_NUMBERS)
     is_done = any(message["role"] == "tool" for message in request["messages"])
     names = {tool["function"]["name"] for tool in request.get("tools", [])}
     function = {"name": "bash", "arguments": json.dumps({"command": COMMAND})}
-    if "codemode" in names:
+    if "subagent" in names:
+        function = {"name": "subagent", "arguments": json.dumps({"agent": "scout", "task": "CHILDWORD"})}
+    elif "codemode" in names:
         function = {"name": "codemode", "arguments": json.dumps({"code": SCRIPT})}
     call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
     delta = {"role": "assistant", "content": "ANSWERWORD"} if is_done else {"role": "assistant", "tool_calls": [call]}

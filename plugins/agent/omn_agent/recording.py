@@ -67,9 +67,9 @@ class Prompt:
 
 @attrs.define
 class Request:
-    """A request to a provider, from its start to the headers of the answer."""
+    """A request to a provider, from its start to the headers of the answer; one of the two times is known."""
 
-    start_ns: int
+    start_ns: int | None
     end_ns: int | None
     status_code: int | None = None
     context_messages: int | None = None
@@ -152,6 +152,8 @@ class Tool:
     dispatch_ns: int | None = None
     """From its announcement to its end as they were observed: permission and hooks are in it, and in no execution."""
     preflight_ns: int | None = None
+    middleware_ns: int | None = None
+    """When its result was seen on its way back, by what also saw `middleware_is_error`."""
     interrupted_ns: int | None = None
     trace_span: str | None = None
     """The span that what it runs is executed in: what a process of its own has in its TRACEPARENT."""

@@ -53,6 +53,25 @@ def encode(*captures: Capture, harness: Harness = Harness.PI, **changes: Any) ->
     return read_trace(stream.getvalue())
 
 
+@pytest.mark.spec("AGT-4")
+def test_what_nobody_saw_begin_is_named_by_how_it_was_seen_to_end() -> None:
+    """A request's headers, a tool's result, and a result on its way back: moments, and no length is made up."""
+    tools = [
+        Tool("read", "both", None, 2_000, middleware_ns=1_900, middleware_is_error=True, is_error=False),
+        Tool("read", "back", None, 3_000, middleware_ns=3_000, middleware_is_error=False),
+        Tool("read", "whole", 4_000, 4_500, middleware_ns=4_400, middleware_is_error=True),
+    ]
+    trace = encode(make_capture(tools=tools, requests=[Request(None, 1_500, status_code=200)]))
+    request, result = trace.one("request"), trace.one("tool-result")
+    both, back = sorted(trace.named("tool-middleware"), key=lambda row: row.start)
+    moments = (request, result, both, back)
+    assert [row.start for row in moments] == [1_500, 2_000, 1_900, 3_000]
+    assert all(row.is_instant and row.args["start_not_recorded"] is True for row in moments)
+    assert (request.args["status_code"], request.args["phase"]) == (200, "response-headers")
+    assert [row.args["call_id"] for row in (result, both, back)] == ["both", "both", "back"]
+    assert [row.args["middleware_is_error"] for row in (both, back, trace.one("read"))] == [True, False, True]
+
+
 @pytest.mark.spec("AGT-5")
 def test_counters_have_the_contracts_values() -> None:
     """Input 0 100 280 0, output 0 20 65 0, context 100 260 400 0 120 0 and a peak of 450 read back as written."""

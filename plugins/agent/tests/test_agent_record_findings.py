@@ -15,7 +15,7 @@ from omn_agent.recorder.clock import Reading, Timeline, find_boot, read_clocks
 from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.findings import Findings
 from omn_agent.recorder.retime import retime
-from omn_agent.recording import Attempt, Compaction, Configuration, ModelCall, Script, Turn, Usage, Workflow
+from omn_agent.recording import Attempt, Compaction, Configuration, ModelCall, Request, Script, Turn, Usage, Workflow
 from omn_export.perfetto.tracks import Clock
 
 APPLIED: list[tuple[str, int]] = []
@@ -65,7 +65,8 @@ def test_every_time_of_a_session_is_carried_and_no_length_of_time_is() -> None:
     session.add_response(150, "poppy", Usage(), first_content_ns=5)
     tool = session.add_call(110, "c", "sh", {})
     tool.script = Script("js", model_calls=[ModelCall("classify", 111, 112)])
-    tool.preflight_ns, tool.interrupted_ns, tool.duration_ns = 109, 190, 7
+    tool.preflight_ns, tool.middleware_ns, tool.interrupted_ns, tool.duration_ns = 109, 189, 190, 7
+    session.requests.append(Request(None, 120))
     session.compactions.append(Compaction(None, 160))
     session.workflows.append(Workflow("user_bash", 170, 170))
     session.other_usages.append((180, Usage()))

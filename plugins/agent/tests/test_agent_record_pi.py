@@ -318,6 +318,22 @@ def test_what_begins_no_session_is_given_no_extension(tmp_path: Path, command: s
     made.close()
 
 
+def test_what_nobody_saw_begin_has_no_beginning() -> None:
+    """The headers of a request, and a tool's way back and end, where the events of before were not told."""
+    findings = Findings(Harness.PI, True, Timeline([Reading(0, 0, 0, 1)]), 0, 10_000)
+    told = {"after_provider_response": {"status_code": 200}, "tool_result": {"call_id": "a", "is_error": True}}
+    told |= {"tool_execution_end": {"call_id": "b", "is_error": False}}
+    events = [
+        HarnessEvent(Harness.PI, at, "s", f"extension.{name}", fields) for at, (name, fields) in enumerate(told.items())
+    ]
+    apply_events(findings, events)
+    session = findings.get_session("s")
+    (request,), back, done = session.requests, session.tools["a"], session.tools["b"]
+    assert (request.start_ns, request.end_ns, request.status_code) == (None, 0, 200)
+    assert (back.start_ns, back.end_ns, back.middleware_ns, back.middleware_is_error) == (None, 1, 1, True)
+    assert (done.start_ns, done.end_ns, done.middleware_ns) == (None, 2, None)
+
+
 def test_what_the_file_says_too_counts_once() -> None:
     """A response of the file has the times of its message's events, and a prompt of the file begins with its event."""
     findings = Findings(Harness.PI, True, Timeline([Reading(0, 0, 0, 1)]), 0, 10_000)

@@ -129,6 +129,8 @@ def test_a_full_disk_costs_events_that_are_counted_and_no_more(bench: Bench, sma
     assert "journal unwritten: " in ran.stdout
     trace = bench.read()
     assert trace.one("profile (1)").args["journal_unwritten"] > 0
+    (depth,) = (values for path, values in trace.counters.items() if path.endswith("Tracing|Queue depth"))
+    assert max(depth) >= (8 << 20) // 31_000 - 1  # 8 MiB of lines wait until there is no room for more either
     assert {"first", "t0"} <= {row.args["call_id"] for row in trace.named("Bash")}
 
 

@@ -47,10 +47,12 @@ def add_activity(canvas: Canvas, linked: set[str]) -> int:
         _add_workflows(canvas, capture.workflows)
     tools = [tool for tool in capture.tools if _is_enabled(canvas, tool)]
     scripts = {tool.call_id for tool in tools if tool.script is not None}
-    spans = [_make_tool(canvas, tool, scripts, linked) for tool in tools]
+    spans = [_make_tool(canvas, tool, scripts, linked) for tool in tools if not _is_passing(tool)]
     for tool in tools:
         calls = tool.script.model_calls[:MOST_MODEL_CALLS] if tool.script is not None else []
         spans += [_make_model_call(canvas, tool, call, index) for index, call in enumerate(calls)]
+    for tool in tools:
+        _add_middleware(canvas, tool)
     placed, overflows = assign_lanes(spans)
     for lane, span in placed:
         _add(canvas, canvas.get_lane("Tools", lane), span)
@@ -65,6 +67,11 @@ def describe_usage(usage: Usage) -> dict[str, Any]:
 def _is_enabled(canvas: Canvas, tool: Tool) -> bool:
     areas = canvas.capture.areas
     return Area.TOOLS in areas or (tool.delegation is not None and Area.WORKFLOW in areas)
+
+
+def _is_passing(tool: Tool) -> bool:
+    """Return whether nothing was seen of a tool but its result's way back: neither its beginning nor its end."""
+    return tool.start_ns is None and tool.end_ns is not None and tool.end_ns == tool.middleware_ns
 
 
 def _add_lanes(canvas: Canvas, name: str, spans: Iterable[_Span]) -> None:
@@ -166,6 +173,18 @@ def _make_tool(canvas: Canvas, tool: Tool, scripts: set[str], linked: set[str]) 
         return _Span(tool.name, "tool-result", area, tool.start_ns, tool.end_ns, begin, end, tuple(flows))
     cut = {"incomplete": True}
     return _Span(tool.name, "tool-result", area, tool.start_ns, tool.interrupted_ns, begin, cut, tuple(flows))
+
+
+def _add_middleware(canvas: Canvas, tool: Tool) -> None:
+    """Draw a result's way back through a tool that nobody saw begin, which has no execution to say it on."""
+    if tool.start_ns is None and tool.middleware_ns is not None:
+        seen = {
+            "name": tool.name,
+            "call_id": tool.call_id,
+            "middleware_is_error": tool.middleware_is_error,
+            "start_not_recorded": True,
+        }
+        canvas.add_instant(canvas.get_lane("Tools"), "tool-middleware", Area.TOOLS, tool.middleware_ns, seen)
 
 
 def _describe_tool_end(tool: Tool, has_content: bool) -> dict[str, Any]:

@@ -2,18 +2,44 @@
 //
 // Each event is a line of JSON, stamped before it is looked at. What is told is listed here by name: never what a model
 // or a tool said, and without content neither a prompt nor what a tool was given. It changes nothing of what Pi does: it
-// answers no event, waits for the recorder only when a session ends, and is silent where nobody records.
+// answers no event, waits for the recorder only when a session ends, and is silent where nobody records. A Pi that this
+// one starts loads it too, and tells which session it came from.
+import { ChildProcess } from "node:child_process";
 import fs from "node:fs";
 import net from "node:net";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 
 const FOLDER = process.env.OMN_AGENT_FOLDER;
 const HAS_CONTENT = process.env.OMN_AGENT_CONTENT === "on";
 const MOST_WAITING = 8 << 20;
 const MOST_MODEL_CALLS = 4096;
 const PATIENCE_MS = 1000;
+const COMMAND = /^[a-z][a-z-]*$/;
+const HERE = fileURLToPath(import.meta.url);
+const STATE = Symbol.for("omn-agent");
 const MODEL_CALL = /^models\.(classify|generateImages)$/;
 const MODEL_NAME = /^[\w.:@-]{1,100}\/[\w.:@/-]{1,200}$/;
+
+/** What one process has, however often its extensions are loaded anew: the session that it was started by. */
+function getState() {
+  if (globalThis[STATE] === undefined) {
+    globalThis[STATE] = { parent: process.env.OMN_AGENT_SESSION || undefined };
+    followChildren();
+  }
+  return globalThis[STATE];
+}
+
+/** Lets a Pi that this one starts by its own program load this file; every other program is started as it is. */
+function followChildren() {
+  const { spawn } = ChildProcess.prototype;
+  ChildProcess.prototype.spawn = function (options) {
+    const [program, script, ...rest] = options?.args ?? [];
+    const isPi = options?.file === process.execPath && script === process.argv[1];
+    if (!isPi || COMMAND.test(rest[0] ?? "")) return spawn.call(this, options);
+    return spawn.call(this, { ...options, args: [program, script, "-e", HERE, ...rest] });
+  };
+}
 
 /** Connects to the recorder; gives nothing where there is none. The path may be longer than an address can be. */
 function connect() {
@@ -57,6 +83,7 @@ function countBytes(value) {
 
 export default async function (pi) {
   if (!FOLDER) return;
+  const { parent } = getState();
   const socket = await connect();
   let isOver = socket === undefined;
   let dropped = 0;
@@ -107,7 +134,9 @@ export default async function (pi) {
     const manager = ctx.sessionManager;
     const isOld = event.reason === "startup" && manager.getEntries().some((entry) => entry.type === "message");
     const source = isOld ? "resume" : event.reason;
-    return { source, transcript_path: manager.getSessionFile(), ...describeConfiguration(ctx.model) };
+    process.env.OMN_AGENT_SESSION = manager.getSessionId();
+    const told = { source, transcript_path: manager.getSessionFile(), parent_session: parent };
+    return { ...told, ...describeConfiguration(ctx.model) };
   });
   tell("model_select", (event) => describeConfiguration(event.model));
   tell("thinking_level_select", (event, ctx) => ({ ...describeConfiguration(ctx.model), effort: event.level }));

@@ -152,7 +152,7 @@ def _make_captures(findings: Findings, content: JournalContent) -> list[Capture]
             captures[-1].parent_session = _find_parent(session, window, windows)
     captures.sort(key=lambda capture: (capture.start_ns, capture.parent_session is not None))
     if captures:
-        _add_machine(captures[0], findings, content)
+        _add_health(captures[0], findings, content)
         _label_process(captures)
     return captures
 
@@ -197,9 +197,20 @@ def _make_capture(
     launched = next(iter(content.starts), None)
     pid = launched if window.pid is None or findings.harness not in _THREADED else window.pid
     if pid is not None:
-        is_main = findings.harness in _THREADED and session.parent_session is None
+        is_own = session.parent_session is None or pid != launched
+        is_main = findings.harness in _THREADED and is_own
         capture.process = Process(pid, pid if is_main else None, content.starts.get(pid))
+        if is_own:
+            _add_samples(capture, content.samples.get(pid, ()), closed_ns)
     return capture
+
+
+def _add_samples(capture: Capture, samples: Iterable[tuple[int, int, int]], until_ns: int) -> None:
+    """Give a capture what was sampled of its process meanwhile."""
+    for ts_ns, resident_bytes, cpu_us in samples:
+        if capture.start_ns <= ts_ns < until_ns:
+            capture.samples.resident_bytes.append((ts_ns, resident_bytes))
+            capture.samples.cpu_us.append((ts_ns, cpu_us))
 
 
 def _label_process(captures: list[Capture]) -> None:
@@ -213,13 +224,17 @@ def _label_process(captures: list[Capture]) -> None:
             capture.process = attrs.evolve(process, labels=(capture.label or agent[:8],))
 
 
-def _add_machine(capture: Capture, findings: Findings, content: JournalContent) -> None:
-    """Give the first capture what was sampled of the harness's process, and what the recording lost."""
+def _add_health(capture: Capture, findings: Findings, content: JournalContent) -> None:
+    """Give the first capture what the recording itself went through: how much waited in it, and what it lost.
+
+    What was read after its end stands at its end.
+    """
     until_ns = findings.end_ns if capture.end_ns is None else capture.end_ns
-    for ts_ns, resident_bytes, cpu_us in content.samples:
-        if capture.start_ns <= ts_ns < until_ns:
-            capture.samples.resident_bytes.append((ts_ns, resident_bytes))
-            capture.samples.cpu_us.append((ts_ns, cpu_us))
+    depths: dict[int, int] = {}
+    for ts_ns, depth in content.depths:
+        place_ns = min(ts_ns, until_ns - 1)
+        depths[place_ns] = max(depth, depths.get(place_ns, 0))
+    capture.samples.queue_depth += [pair for pair in depths.items() if pair[0] >= capture.start_ns]
     for ts_ns, counts in content.losses:
         if capture.start_ns <= ts_ns:
             capture.samples.dropped_events.append((min(ts_ns, until_ns - 1), sum(_iter_dropped(counts))))

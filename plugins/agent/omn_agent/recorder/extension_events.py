@@ -13,7 +13,7 @@ from omn_agent.importing.fields import find_count, find_text, get_object
 from omn_agent.importing.pi import parse_usage
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
-from omn_agent.recorder.extension_tools import TOOL_APPLIERS
+from omn_agent.recorder.extension_tools import TOOL_APPLIERS, link_child
 from omn_agent.recorder.findings import Findings
 from omn_agent.recorder.session_events import (
     begin_compaction,
@@ -46,6 +46,16 @@ def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
                 session.note_time(event.stamp_ns)
                 apply(findings, session, event)
         interrupt_prompts(session, findings.end_ns)
+    for session in findings.sessions.values():
+        _close_lost(findings, session)
+        link_child(findings, session)
+
+
+def _close_lost(findings: Findings, session: Session) -> None:
+    """Let a child that was never said to be over last until the last that was heard of it."""
+    windows = findings.windows.get(session.session_id)
+    if session.parent_session is not None and windows and windows[-1].closed_ns is None and not findings.is_cut:
+        windows[-1].closed_ns = session.last_ns
 
 
 def _get_name(event: HarnessEvent) -> str:
@@ -53,6 +63,7 @@ def _get_name(event: HarnessEvent) -> str:
 
 
 def _open(findings: Findings, session: Session, event: HarnessEvent) -> None:
+    findings.get_session(session.session_id, find_text(event.payload, "parent_session"))
     open_window(findings, session, event)
     _configure(findings, session, event)
 
@@ -150,9 +161,11 @@ def _begin_request(findings: Findings, session: Session, event: HarnessEvent) ->
 
 
 def _end_request(findings: Findings, session: Session, event: HarnessEvent) -> None:
-    if session.requests and session.requests[-1].end_ns is None:
-        session.requests[-1].end_ns = event.stamp_ns
-        session.requests[-1].status_code = find_count(event.payload, "status_code")
+    """Take an answer's headers; those of a request that nobody saw begin are there by themselves."""
+    if not session.requests or session.requests[-1].end_ns is not None:
+        session.requests.append(Request(None, None))
+    session.requests[-1].end_ns = event.stamp_ns
+    session.requests[-1].status_code = find_count(event.payload, "status_code")
 
 
 def _begin_response(findings: Findings, session: Session, event: HarnessEvent) -> None:

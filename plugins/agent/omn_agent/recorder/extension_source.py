@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import attrs
 
+from omn_agent.files import write_private
 from omn_agent.harness import Harness
 from omn_agent.hook.client import EXTENSION
 from omn_agent.importing.fields import find_count, find_text, get_object
@@ -20,6 +25,15 @@ SILENT = "pi's extension told nothing (a version that loads none): tools last fr
 RESTAMPED = "pi runs where no clock of this machine's is read: what its extension told is stamped as it arrived"
 _COMMANDS = frozenset({"install", "remove", "uninstall", "update", "list", "config", "auth", "mcp"})
 """What Pi does instead of a session, where it is its first argument."""
+_SESSION_VARIABLE = "OMN_AGENT_SESSION"
+"""The session that a process comes from, which the extension sets for whatever its own starts."""
+_STAND_IN = """#!/bin/sh
+case "$1" in
+"" | -* | *[!a-z-]*) exec {program} -e {extension} "$@" ;;
+esac
+exec {program} "$@"
+"""
+"""Pi with the extension. One bare word may be a command of Pi's, before which no option may stand."""
 _BACKLOG = 64
 _CHUNK = 1 << 16
 _LONGEST_LINE = 16 << 20
@@ -72,6 +86,7 @@ class ExtensionSource:
         self._opened_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         self._channels.listen(bind_in_folder(launch.folder, "events", socket.SOCK_STREAM), _BACKLOG)
         told = {FOLDER_VARIABLE: str(launch.folder), CONTENT_VARIABLE: "on" if launch.has_content else "off"}
+        told |= {_SESSION_VARIABLE: "", **_stand_in(launch)}
         return Preparation(environment=told, arguments=("-e", str(EXTENSION)))
 
     def fileno(self) -> int:
@@ -126,3 +141,22 @@ class ExtensionSource:
         if dropped is not None:
             self._dropped[pid, session_id] = dropped
         return HarnessEvent(self.harness, stamp_ns, session_id, f"extension.{name}", {**given, "pid": pid})
+
+
+def _stand_in(launch: Launch) -> dict[str, str]:
+    """Let a Pi that a tool starts by its name load the extension, and return the variable that says where it is.
+
+    It is found in the recording's folder, before the one that would be found: where that folder is gone, or out of
+    reach, Pi is what it is without. Where there is none of that name there is no stand-in.
+    """
+    folders = launch.environment.get("PATH")
+    program = None if folders is None else shutil.which("pi", path=folders)
+    if program is None:
+        return {}
+    folder = launch.folder / "bin"
+    folder.mkdir(mode=0o700)
+    words = {"program": shlex.quote(os.path.abspath(program)), "extension": shlex.quote(str(EXTENSION))}
+    script = Path(folder, "pi")
+    write_private(script, _STAND_IN.format(**words).encode())
+    script.chmod(0o700)
+    return {"PATH": f"{folder}{os.pathsep}{folders}"}

@@ -15,6 +15,8 @@ from omn_agent.recording import ModelCall, Script, Tool, Usage
 
 _SCRIPTING = {"codemode": ("javascript", "code")}
 """Tools that execute a script, its language, and which of their arguments holds it."""
+_DELEGATING = "subagent"
+"""The tool by which Pi's extensions start another Pi."""
 
 
 def _begin(findings: Findings, session: Session, event: HarnessEvent) -> None:
@@ -28,6 +30,8 @@ def _begin(findings: Findings, session: Session, event: HarnessEvent) -> None:
     language, argument = _SCRIPTING.get(tool.name, (None, ""))
     if language is not None:
         tool.script = Script(language, find_text(tool.args, argument))
+    if tool.name == _DELEGATING:
+        session.delegate(tool, None, subagent_type=find_text(tool.args, "agent"))
 
 
 def _announce(findings: Findings, session: Session, event: HarnessEvent) -> None:
@@ -41,7 +45,7 @@ def _pass(findings: Findings, session: Session, event: HarnessEvent) -> None:
     tool = _get_tool(session, event)
     if tool is None:
         return
-    tool.middleware_is_error = _find_flag(event, "is_error")
+    tool.middleware_ns, tool.middleware_is_error = event.stamp_ns, _find_flag(event, "is_error")
     if tool.usage == Usage():
         tool.usage = parse_usage(get_object(event.payload, "usage"))
 
@@ -79,6 +83,30 @@ def _call_model(findings: Findings, session: Session, event: HarnessEvent) -> No
         tool.script.model_calls.append(place)
     if not is_running:
         place.end_ns = event.stamp_ns
+
+
+def link_child(findings: Findings, session: Session) -> None:
+    """Name in a launch the child that began in it: where it was the only tool then, and made that one alone."""
+    children = {
+        name: windows[0].opened_ns
+        for name, windows in findings.windows.items()
+        if windows and findings.sessions[name].parent_session == session.session_id
+    }
+    for tool in session.tools.values():
+        if tool.delegation is None:
+            continue
+        began = [name for name, opened_ns in children.items() if _is_under_way(tool, opened_ns)]
+        others = [
+            other
+            for other in session.tools.values()
+            if other is not tool and any(_is_under_way(other, children[name]) for name in began)
+        ]
+        if len(began) == 1 and not others:
+            session.delegate(tool, began[0])
+
+
+def _is_under_way(tool: Tool, ts_ns: int) -> bool:
+    return tool.start_ns is not None and tool.start_ns <= ts_ns and (tool.end_ns is None or ts_ns <= tool.end_ns)
 
 
 def _get_tool(session: Session, event: HarnessEvent, is_start: bool = False) -> Tool | None:

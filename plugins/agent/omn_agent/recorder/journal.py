@@ -25,7 +25,7 @@ _WRITE_AT = 1 << 20
 
 FULL = "journal_full"
 UNWRITTEN = "journal_unwritten"
-_VITAL = frozenset({"end", "losses", "clock", "degraded"})
+_VITAL = frozenset({"end", "losses", "queue", "clock", "degraded"})
 
 
 @attrs.define
@@ -38,6 +38,8 @@ class Journal:
     size: int = 0
     pending: bytearray = attrs.field(factory=bytearray)
     lost: dict[str, int] = attrs.field(factory=dict)
+    _waiting: int = 0
+    _deepest: int = 0
 
     def add(self, kind: str, **fields: Any) -> None:
         """Add a line: written with the next flush, or dropped and counted where the journal is as long as it may be."""
@@ -49,8 +51,15 @@ class Journal:
             self._lose(UNWRITTEN)
         else:
             self.pending += line
+            self._waiting += 1
+            self._deepest = max(self._deepest, self._waiting)
             if len(self.pending) >= _WRITE_AT:
                 self.flush()
+
+    def take_depth(self) -> int:
+        """Return how many lines waited to be written at most since this was asked last."""
+        deepest, self._deepest = self._deepest, self._waiting
+        return deepest
 
     def flush(self) -> None:
         """Write what is pending. What a full disk does not take stays pending, and is tried again."""
@@ -61,6 +70,7 @@ class Journal:
                 return
             whole = self.pending.rfind(b"\n", 0, written) + 1
             self.size += whole
+            self._waiting -= self.pending.count(b"\n", 0, whole)
             del self.pending[:whole]
             if whole == 0:  # less than a line: its beginning is written over by the next try
                 return

@@ -29,7 +29,9 @@ class JournalContent:
     records: dict[Path, list[dict[str, Any]]] = attrs.field(factory=dict)
     owned: dict[Path, str] = attrs.field(factory=dict)
     starts: dict[int, int] = attrs.field(factory=dict)
-    samples: list[tuple[int, int, int]] = attrs.field(factory=list)
+    samples: dict[int, list[tuple[int, int, int]]] = attrs.field(factory=dict)
+    """Of each process the memory and the CPU time, by when they were read."""
+    depths: list[tuple[int, int]] = attrs.field(factory=list)
     machine: list[dict[str, Any]] = attrs.field(factory=list)
     losses: list[tuple[int, dict[str, int]]] = attrs.field(factory=list)
     degradations: list[str] = attrs.field(factory=list)
@@ -97,8 +99,8 @@ def _take(content: JournalContent, record: dict[str, Any], paths: dict[int, Path
         content.owned.setdefault(Path(record["path"]), record["how"])
     elif kind == "process":
         content.starts[record["pid"]] = record["start_ns"]
-    elif kind == "sample":
-        content.samples.append((stamp_ns or 0, record["resident_bytes"], record["cpu_us"]))
+    elif kind in ("sample", "queue"):
+        _take_reading(content, record, stamp_ns or 0)
     elif kind == "machine":
         content.machine.append(get_object(record, "part"))
     elif kind == "losses":
@@ -107,6 +109,14 @@ def _take(content: JournalContent, record: dict[str, Any], paths: dict[int, Path
         content.degradations.append(str(record.get("text")))
     elif kind == "end":
         content.end = record
+
+
+def _take_reading(content: JournalContent, record: dict[str, Any], ts_ns: int) -> None:
+    if record["k"] == "queue":
+        content.depths.append((ts_ns, record["depth"]))
+    else:
+        readings = content.samples.setdefault(record["pid"], [])
+        readings.append((ts_ns, record["resident_bytes"], record["cpu_us"]))
 
 
 def _take_clock(content: JournalContent, record: dict[str, Any]) -> None:

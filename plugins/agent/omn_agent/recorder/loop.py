@@ -52,7 +52,7 @@ class Recorder:
     _processes: set[int] = attrs.field(factory=set)
     _seconds: int = 0
     _said: dict[str, int] = attrs.field(factory=dict)
-    _cpu_us: int | None = None
+    _cpu_us: dict[int, int] = attrs.field(factory=dict)
 
     def run(self) -> str:
         """Record until the harness ends, or a SIGTERM or SIGHUP says to stop, and return which it was."""
@@ -148,18 +148,22 @@ class Recorder:
         if self._seconds % _CLOCKS_EVERY_S == 0:
             self._read_clocks()
         self._keep_losses()
+        self._keep_depth(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         self.journal.flush()
 
     def _sample(self) -> None:
-        """Keep the memory and the CPU time of the harness's process, the time since the sample before."""
-        usage = read_usage(self.launched.pid)
-        if usage is None:
-            return
-        resident_bytes, cpu_us = usage
-        if self._cpu_us is not None:
-            now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            self.journal.add("sample", s=now_ns, resident_bytes=resident_bytes, cpu_us=cpu_us - self._cpu_us)
-        self._cpu_us = cpu_us
+        """Keep the memory and the CPU time of each process that has a session, the time since the sample before."""
+        for pid in list(self._processes):
+            usage = read_usage(pid)
+            if usage is None:  # it is no more
+                self._processes.discard(pid)
+                continue
+            resident_bytes, cpu_us = usage
+            before_us = self._cpu_us.get(pid)
+            if before_us is not None:
+                now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+                self.journal.add("sample", s=now_ns, pid=pid, resident_bytes=resident_bytes, cpu_us=cpu_us - before_us)
+            self._cpu_us[pid] = cpu_us
 
     def _read_clocks(self) -> None:
         reading = read_clocks()
@@ -189,6 +193,10 @@ class Recorder:
             self._said = known
             self.journal.add("losses", s=time.clock_gettime_ns(time.CLOCK_MONOTONIC), counts=known)
 
+    def _keep_depth(self, now_ns: int) -> None:
+        """Keep how many lines waited for the journal, at most, since this was kept last."""
+        self.journal.add("queue", s=now_ns, depth=self.journal.take_depth())
+
     def _end(self, reason: str) -> None:
         """Take what is there at the end, and close the journal."""
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -201,5 +209,6 @@ class Recorder:
             for text in source.list_degradations():
                 self.journal.add("degraded", text=text)
         self._keep_losses()
+        self._keep_depth(now_ns - 1)
         self.journal.add("end", s=now_ns, reason=reason, code=reap(self.launched) if reason == ENDED else None)
         self.journal.close()

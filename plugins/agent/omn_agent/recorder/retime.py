@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omn_agent.importing.session import Session
-from omn_agent.recording import Compaction, Prompt, Request, Response, Tool, Workflow
+from omn_agent.recording import Compaction, Prompt, Request, Response, Tool
 
 Convert = Callable[[int], int]
 
@@ -16,12 +16,11 @@ def retime(session: Session, convert: Convert) -> None:
         _retime_prompt(prompt, convert)
     for tool in session.tools.values():
         _retime_tool(tool, convert)
-    rows: list[Response | Compaction] = [*session.responses, *session.compactions]
+    rows: list[Request | Response | Compaction] = [*session.requests, *session.responses, *session.compactions]
     for row in rows:
         row.start_ns, row.end_ns = _carry(row.start_ns, convert), _carry(row.end_ns, convert)
-    begun: list[Request | Workflow] = [*session.requests, *session.workflows]
-    for start in begun:
-        start.start_ns, start.end_ns = convert(start.start_ns), _carry(start.end_ns, convert)
+    for workflow in session.workflows:
+        workflow.start_ns, workflow.end_ns = convert(workflow.start_ns), _carry(workflow.end_ns, convert)
     session.other_usages = [(convert(ts_ns), usage) for ts_ns, usage in session.other_usages]
     session.context = [(convert(ts_ns), tokens) for ts_ns, tokens in session.context]
     session.heap = [(convert(ts_ns), used) for ts_ns, used in session.heap]
@@ -47,6 +46,7 @@ def _retime_prompt(prompt: Prompt, convert: Convert) -> None:
 def _retime_tool(tool: Tool, convert: Convert) -> None:
     tool.start_ns, tool.end_ns = _carry(tool.start_ns, convert), _carry(tool.end_ns, convert)
     tool.preflight_ns = _carry(tool.preflight_ns, convert)
+    tool.middleware_ns = _carry(tool.middleware_ns, convert)
     tool.interrupted_ns = _carry(tool.interrupted_ns, convert)
     for call in tool.script.model_calls if tool.script is not None else ():
         call.start_ns, call.end_ns = _carry(call.start_ns, convert), _carry(call.end_ns, convert)

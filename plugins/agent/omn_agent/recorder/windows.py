@@ -126,12 +126,14 @@ def _cut_tool(tool: Tool, opened_ns: int, closed_ns: int) -> Tool | None:
     if start_ns is None or start_ns > closed_ns:
         return None
     if tool.start_ns is not None and tool.start_ns < opened_ns:
-        return (
-            None
-            if tool.end_ns is None
-            else attrs.evolve(tool, start_ns=None, preflight_ns=None, args=None, has_args=False)
-        )
+        return None if tool.end_ns is None else _leave_out_start(tool, opened_ns)
     return attrs.evolve(tool, end_ns=None) if tool.end_ns is not None and tool.end_ns > closed_ns else tool
+
+
+def _leave_out_start(tool: Tool, opened_ns: int) -> Tool:
+    """Return what is left of a tool that was under way when a window opened."""
+    seen_ns = tool.middleware_ns if tool.middleware_ns is not None and tool.middleware_ns >= opened_ns else None
+    return attrs.evolve(tool, start_ns=None, preflight_ns=None, middleware_ns=seen_ns, args=None, has_args=False)
 
 
 def _cut_compaction(row: Compaction, opened_ns: int, closed_ns: int) -> Compaction | None:
