@@ -24,6 +24,16 @@ def compile_c(folder: Path, name: str, source: str, *flags: str) -> Path:
     return path
 
 
+def compile_cpp(folder: Path, name: str, source: str, *flags: str) -> Path:
+    """Compile C++ into a file of a folder. Skips where there is no compiler of it."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed here")
+    (folder / f"{name}.cpp").write_text(source)
+    path = folder / name
+    subprocess.run(["g++", "-o", str(path), str(folder / f"{name}.cpp"), *flags], check=True)
+    return path
+
+
 def run_tool(*command: str) -> str:
     """Run one of binutils and return what it printed. Skips where it is not installed."""
     if shutil.which(command[0]) is None:

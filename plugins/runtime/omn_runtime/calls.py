@@ -16,6 +16,7 @@ from omn_kernel.bpf.probed import ProbedRecords
 from omn_kernel.bpf.spans import SpanRecords
 from omn_kernel.bpf.user_functions import Chooses, UserFunction
 from omn_kernel.elf.image import Image
+from omn_kernel.ended import find_signal
 from omn_kernel.procfs.process import has_ended
 
 from omn_core.api import (
@@ -34,6 +35,8 @@ Records = npt.NDArray[Any]
 
 MOST_FUNCTIONS = 32
 _SHORT_NS = 2_000
+_ABORTED = "SIGABRT"
+"""How a program ends in which an exception finds no way on (std::terminate, a panic that cannot unwind)."""
 _GO = "ask cpu.profile, which samples its functions"
 _ASK = """name functions, as in --filter 'function == "main"' or --filter 'function =~ "^parse_"'"""
 
@@ -57,7 +60,9 @@ class Calls(ProbedRecords, SpanRecords):
         self._timed: list[TimedFunction] = []
         self._passed: list[str] = []
         self._is_running = False
-        self._short = self._made = self._unreturned = self._unpaired_count = 0
+        self._short = self._made = self._gone = self._over = self._replaced_count = self._unpaired_count = 0
+        self._target: BoundTarget | None = None
+        self._ended_inside: str | None = None
         super().prepare(resolved, context)
 
     def open_maps(self) -> None:
@@ -65,7 +70,7 @@ class Calls(ProbedRecords, SpanRecords):
         super().open_maps()
         self._depths = self.hold(Map(MapType.HASH, "depths", DEPTH_KEY, DEPTH, MOST_CALLS))
         self._calls = self.hold(Map(MapType.HASH, "calls", CALL_KEY, self.record, MOST_CALLS))
-        self._lost, self._unpaired = self.hold(LostCounter()), self.hold(LostCounter())
+        self._lost, self._unpaired, self._replaced = (self.hold(LostCounter()) for _ in range(3))
 
     def get_spans(self) -> Map:
         """Return the calls that threads are in."""
@@ -86,6 +91,7 @@ class Calls(ProbedRecords, SpanRecords):
             self.transport,
             self._lost,
             self._unpaired,
+            self._replaced,
         )
         return self._choose
 
@@ -111,21 +117,47 @@ class Calls(ProbedRecords, SpanRecords):
 
     def attach(self, target: BoundTarget) -> None:
         """Attach; from then on a file that cannot be timed is passed over."""
+        self._target = target
         super().attach(target)
         self._is_running = True
 
     def detach(self) -> None:
         """Keep the calls that have not returned."""
         super().detach()
-        self._unpaired_count = self._unpaired.read_count()
+        self._unpaired_count, self._replaced_count = self._unpaired.read_count(), self._replaced.read_count()
 
     def read_left(self) -> Records:
         """Read the calls that have not returned, but those of processes that have ended."""
         left = super().read_left()
         gone = [pid for pid in np.unique(left["process"]).tolist() if has_ended("/", pid)]
         is_gone = np.isin(left["process"], gone)
-        self._unreturned = int(is_gone.sum())
+        self._gone = int(is_gone.sum())
+        self._find_death(left)
         return left[~is_gone]
+
+    def _find_death(self, left: Records) -> None:
+        """Find out whether the launched program aborted inside a timed call, as an exception that is thrown does."""
+        target = self._target
+        if target is None or not self.resolved.begins_held(target):
+            return
+        (program,) = target.processes
+        if (left["process"] == program.pid).any() and find_signal(program.pid) == _ABORTED:
+            self._ended_inside = _ABORTED
+
+    def end_at(self, records: Records, left: Records, closed_ns: int) -> tuple[Records, int]:
+        """End at the close what is on still; what its thread has left without a return is none of that."""
+        is_over = find_left_calls(records, left)
+        self._over = int(is_over.sum())
+        return super().end_at(records, left[~is_over], closed_ns)
+
+    def failure(self) -> str | None:
+        """Return why the run must fail: the program's death, which may be omn's doing."""
+        if self._ended_inside is None:
+            return None
+        return (
+            f"{self._ended_inside} killed the program inside a timed call, as it does where an exception is thrown "
+            "through one: omn may have done it"
+        )
 
     def make_columns(self, records: Records) -> Columns:
         """Make columns of the calls."""
@@ -144,7 +176,8 @@ class Calls(ProbedRecords, SpanRecords):
 
     def fields(self) -> Mapping[str, int]:
         """Return what was delivered, and how many entries and returns have no other half."""
-        return {**super().fields(), "unreturned": self._unreturned, "unpaired": self._unpaired_count}
+        unreturned = self._gone + self._over + self._replaced_count
+        return {**super().fields(), "unreturned": unreturned, "unpaired": self._unpaired_count}
 
     def facts(self) -> tuple[str, ...]:
         """Say which functions were timed."""
@@ -159,6 +192,23 @@ class Calls(ProbedRecords, SpanRecords):
         if self._passed:
             said.append(f"not timed, mapped later: {', '.join(self._passed)}")
         return (*said, *super().degradations())
+
+
+def find_left_calls(returned: Records, left: Records) -> npt.NDArray[np.bool_]:
+    """Find which calls that have not returned are over: their thread has since returned from one that was around them.
+
+    That one's stack stood above theirs when it was entered.
+    """
+    is_over = np.zeros(len(left), np.bool_)
+    for thread in np.unique(left["thread"]):
+        own = np.flatnonzero(left["thread"] == thread)
+        others = returned[returned["thread"] == thread]
+        others = others[np.argsort(others["ns"], kind="stable")]
+        # Of each moment, the highest that the stack stood at a return after it.
+        highest = np.append(np.maximum.accumulate(others["stack"][::-1])[::-1], np.uint64(0))
+        since = highest[np.searchsorted(others["ns"], left["began_ns"][own], "right")]
+        is_over[own] = since >= left["stack"][own]
+    return is_over
 
 
 class CallLinks(Calls):

@@ -124,6 +124,16 @@ def read_user_stack(program: KernelAssembly, target: Register, context: Register
     _read_register(program, target, context, "sp")
 
 
+def read_entry_stack(program: KernelAssembly, target: Register, context: Register) -> None:
+    """Emit what sets a register, at a function's return, to where the program's stack stood when it was entered.
+
+    On x86 the return has taken its address off the stack.
+    """
+    read_user_stack(program, target, context)
+    if program.has_field("pt_regs", "di"):
+        program.compute(target, "-=", _ADDRESS.itemsize)
+
+
 def read_user_place(program: KernelAssembly, target: Register, context: Register) -> None:
     """Emit what sets a register to where in the program's memory it is probed."""
     _read_register(program, target, context, "ip" if program.has_field("pt_regs", "ip") else "pc")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from omn_core.api import BoundTarget, MachineRefused, RunContext
+from omn_kernel.ended import find_signal
 from omn_kernel.injected.memory import BYPASSED, EXITING, PROCESS
 from omn_kernel.perf.followed_tasks import FollowedTasks
 from omn_kernel.perf.task_records import TaskRecords
@@ -73,7 +73,7 @@ class InjectedPrograms:
         """Take what is left, and see how the launched program ended, if it did."""
         if self._records is not None:
             self._records.finish(now_ns)
-        self._ended_by = _find_signal(self._handle.pid)
+        self._ended_by = find_signal(self._handle.pid)
 
     def facts(self) -> tuple[str, ...]:
         """Say in how many processes the library was, and what could not be named."""
@@ -131,17 +131,6 @@ class InjectedPrograms:
             self._records.close()
         else:
             self._tasks.symboliser.close()
-
-
-def _find_signal(pid: int) -> str | None:
-    """Find the signal that killed a child of omn that is not reaped yet, None where none did."""
-    try:
-        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-    except ChildProcessError:
-        return None
-    if found is None or found.si_code == os.CLD_EXITED:
-        return None
-    return signal.Signals(found.si_status).name
 
 
 def _name_some(names: Any) -> str:
