@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,24 @@ def test_a_broad_except_stands_only_where_it_is_listed(path: Path) -> None:
         and (node.type is None or _BROAD & {name.id for name in _iter_names(node.type)})
     ]
     assert len(found) == BROAD_EXCEPTS.get(str(path.relative_to(ROOT)), 0), [node.lineno for node in found]
+
+
+@pytest.mark.parametrize(
+    "folder", sorted((ROOT / "plugins").glob("*/omn_*/plugin.py")), ids=lambda path: path.parts[-3]
+)
+def test_a_plugin_says_where_everything_of_it_is(folder: Path) -> None:
+    """Its README names each module or the package around it, and no module that there is not."""
+    package = folder.parent
+    parts = re.findall(r"`(?:(omn_\w+)\.)?((?:programs\b)?[\w.]*)`", (package.parent / "README.md").read_text())
+    named = {f"{owner or package.name}.{name}" for owner, name in parts if owner or name.startswith("programs")}
+    modules = {
+        ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        for path in package.rglob("*.py")
+        if path.name not in ("__init__.py", "plugin.py")
+    }
+    around = {module.rsplit(".", depth)[0] for module in modules for depth in range(module.count("."))}
+    assert {module for module in modules if not any(f"{module}.".startswith(f"{name}.") for name in named)} == set()
+    assert {name for name in named if name.startswith(f"{package.name}.")} - around == set()
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=IDS)
