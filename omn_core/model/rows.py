@@ -13,8 +13,8 @@ class CollectorRow:
 
     `several_processes` says it follows every process of `--pid a,b`; `needs_process` that it cannot do without one;
     `weighs_samples` that each sampled event carries the period it stands for; `reads_stacks` that its events carry
-    stacks, `walks` the ways that it can walk them, and `symbols` the words of `--symbols` that it can do;
-    `histogram_in_kernel` that it builds a histogram there when that is the whole request.
+    stacks, `walks` the ways that it can walk them, and `symbols` the words of `--symbols` that it can do, by default
+    all of them; `histogram_in_kernel` that it builds a histogram there when that is the whole request.
     """
 
     source: str
@@ -25,7 +25,7 @@ class CollectorRow:
     weighs_samples: bool = False
     reads_stacks: bool = False
     walks: tuple[str, ...] = ("fp", "none")
-    symbols: tuple[str, ...] = ("local",)
+    symbols: tuple[str, ...] = ("none", "local", "debuginfod")
     histogram_in_kernel: bool = False
 
 

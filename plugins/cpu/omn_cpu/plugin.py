@@ -1,4 +1,4 @@
-"""What the cpu family hands over. Nothing of its collectors is imported here."""
+"""The processor family's table of contents: nothing but rows, and nothing imported for them."""
 
 from __future__ import annotations
 
@@ -78,5 +78,4 @@ def _sample(source: str, backend: str, name: str, *, needs_process: bool = False
         weighs_samples=True,
         reads_stacks=True,
         walks=("fp+leaf", "dwarf", "fp", "none"),
-        symbols=("none", "local", "debuginfod"),
     )

@@ -1,4 +1,4 @@
-"""What the gpu family hands over. Nothing of its collectors is imported here, nor any vendor's binding."""
+"""The graphics family's table of contents: nothing but rows. No collector and no vendor's binding is imported here."""
 
 from __future__ import annotations
 

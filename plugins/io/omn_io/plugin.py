@@ -1,4 +1,4 @@
-"""What the io family hands over. Nothing of its collectors is imported here."""
+"""The storage family's table of contents: nothing but rows, and nothing imported for them."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ def _trace_calls(source: str, name: str) -> list[CollectorRow]:
             f"omn_io.calls:{name}",
             several_processes=True,
             reads_stacks=True,
-            walks=("fp", "none"),
-            symbols=("none", "local", "debuginfod"),
         )
         for backend in ("bpf:raw_tp", "bpf:tp")
     ]

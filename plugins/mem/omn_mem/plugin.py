@@ -49,7 +49,6 @@ def omn_collectors() -> Sequence[CollectorRow]:
             weighs_samples=True,
             reads_stacks=True,
             walks=("fp+leaf", "dwarf", "fp", "none"),
-            symbols=("none", "local", "debuginfod"),
         ),
         CollectorRow("mem.faults", "fs:proc:stat", "omn_mem.faults:StatCollector", several_processes=True),
         CollectorRow("mem.faults", "fs:proc:vmstat", "omn_mem.faults:VmstatCollector"),
@@ -74,6 +73,4 @@ def _trace_stacks(source: str, factory: str, backend: str = "bpf:raw_tp") -> Col
         factory,
         several_processes=True,
         reads_stacks=True,
-        walks=("fp", "none"),
-        symbols=("none", "local", "debuginfod"),
     )

@@ -1,4 +1,4 @@
-"""What the net family hands over. Nothing of its collectors is imported here."""
+"""The network family's table of contents: nothing but rows, and nothing imported for them."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ def omn_collectors() -> list[CollectorRow]:
             "bpf:raw_tp",
             "omn_net.drops:DroppedPackets",
             reads_stacks=True,
-            walks=("fp", "none"),
-            symbols=("none", "local", "debuginfod"),
         ),
         CollectorRow("net.drops", "bpf:tp", "omn_net.drops:DroppedPackets"),
         CollectorRow("net.udp", "nl:sock_diag", "omn_net.udp:UdpSockets"),

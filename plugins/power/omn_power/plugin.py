@@ -1,4 +1,4 @@
-"""What the power family hands over. Nothing of its collectors is imported here."""
+"""The power family's table of contents: nothing but rows, and nothing imported for them."""
 
 from __future__ import annotations
 

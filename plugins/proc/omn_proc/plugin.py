@@ -51,8 +51,6 @@ def _trace_calls(backend: str) -> CollectorRow:
         "omn_proc.calls:Calls",
         several_processes=True,
         reads_stacks=True,
-        walks=("fp", "none"),
-        symbols=("none", "local", "debuginfod"),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the runtime family hands over. Nothing of its collectors is imported here."""
+"""The runtime family's table of contents: nothing but rows, and nothing imported for them."""
 
 from __future__ import annotations
 
@@ -34,6 +34,4 @@ def _follow(source: str, backend: str, factory: str) -> CollectorRow:
         f"omn_runtime.{factory}",
         several_processes=True,
         reads_stacks=True,
-        walks=("fp", "none"),
-        symbols=("none", "local", "debuginfod"),
     )

@@ -1,4 +1,4 @@
-"""What the scheduler family hands over. Nothing of its collectors is imported here."""
+"""The scheduler family's table of contents: nothing but rows, and nothing imported for them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def _sample(source: str, name: str) -> CollectorRow:
         weighs_samples=True,
         reads_stacks=True,
         walks=("fp+leaf", "dwarf", "fp", "none"),
-        symbols=("none", "local", "debuginfod"),
     )
 
 
@@ -86,6 +85,4 @@ def _trace_stacks(source: str, factory: str, backend: str = "bpf:raw_tp") -> Col
         factory,
         several_processes=True,
         reads_stacks=True,
-        walks=("fp", "none"),
-        symbols=("none", "local", "debuginfod"),
     )
