@@ -135,6 +135,7 @@ if TYPE_CHECKING:
     from omn_core.names import (
         escape_bytes,
         escape_tree,
+        render_printable,
     )
     from omn_core.run.alongside import (
         Alongside,
@@ -213,6 +214,7 @@ _DEFERRED = {
     "make_program_environment": "omn_core.run.linux_exec",
     "read_session": "omn_core.session.read",
     "render_asked": "omn_core.format.sentences",
+    "render_printable": "omn_core.names",
     "render_series": "omn_core.format.stacks",
     "start_alongside": "omn_core.run.alongside",
     "write_cached": "omn_core.cache",
@@ -311,6 +313,7 @@ __all__ = [
     "read_cached",
     "read_session",
     "render_asked",
+    "render_printable",
     "render_series",
     "start_alongside",
     "write_cached",

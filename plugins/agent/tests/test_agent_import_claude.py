@@ -169,6 +169,74 @@ def test_a_resume_into_another_file_and_a_fork_count_their_history_once(tmp_path
     assert sums(*captures.values()) == (2, 30, 3)
 
 
+def test_a_second_compaction_appends_what_the_first_one_kept_again(tmp_path: Path) -> None:
+    """Each boundary is a compaction, with its summary or without; the lines between count where they first stood."""
+    lines = ClaudeLines()
+    before = [lines.user(0, "one"), lines.answer(1, "m1", (10, 1), cache=(100, 0))]
+    first = [
+        lines.make("system", 2, subtype="compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 900}),
+        lines.user(2.1, "said before", isCompactSummary=True),
+    ]
+    between = [lines.user(3, "two"), lines.answer(4, "m2", (20, 2), request="r2")]
+    kept = {"trigger": "manual", "preTokens": 800, "postTokens": 70}
+    second = lines.make("system", 5, subtype="compact_boundary", compactMetadata=kept, logicalParentUuid="u5")
+    after = [lines.answer(7, "m3", (30, 3), request="r3")]
+    rows = [*before, *first, *between, second, *first, *between, *after]
+    (capture,) = read(write_lines(tmp_path / "s.jsonl", rows)).captures
+    assert sums(capture) == (3, 60, 6)
+    assert [(row.reason, row.tokens_before, row.tokens_after) for row in capture.compactions] == [
+        ("auto", 900, None),
+        ("manual", 800, 70),
+    ]
+    assert len(capture.prompts) == 2
+    assert capture.fields["duplicate_records"] == 4
+    trace = encode(read(tmp_path / "s.jsonl"))
+    assert trace.counters["agentprof.capture|Input tokens"] == [0, 10, 30, 60, 0]
+    assert trace.counters["agentprof.capture|Context size"] == [110, 0, 20, 70, 30, 0]
+    assert trace.one("profile (1)").args["peak_context_tokens"] == 900
+
+
+def test_a_fork_is_no_owner_of_what_it_says_it_copied(tmp_path: Path) -> None:
+    """Also where its original went on for longer; one whose original is not there counts what it copied itself."""
+    lines = ClaudeLines("original")
+    history = [lines.user(0, "one"), lines.answer(1, "m1", (10, 1))]
+    write_lines(tmp_path / "original.jsonl", [*history, lines.answer(90, "m9", (5, 5), request="r9")])
+    fork = ClaudeLines("forked", prefix="f")
+    origin = {"sessionId": "original", "messageUuid": "u1"}
+    copied = [{**row, "sessionId": "forked", "forkedFrom": origin} for row in history]
+    write_lines(tmp_path / "forked.jsonl", [*copied, fork.user(5, "two"), fork.answer(6, "m2", (20, 2), request="r2")])
+    captures = {capture.session_id: capture for capture in read(tmp_path).captures}
+    assert (sums(captures["original"]), sums(captures["forked"])) == ((2, 15, 6), (1, 20, 2))
+    assert captures["forked"].fields["forked_from"] == "original"
+    assert "ancestor_not_imported" not in captures["forked"].fields
+    (alone,) = read(tmp_path / "forked.jsonl").captures
+    assert (sums(alone), alone.fields["ancestor_not_imported"]) == ((2, 30, 3), True)
+
+
+def test_a_child_that_was_sent_into_the_background_goes_on_after_its_launch(tmp_path: Path) -> None:
+    """Its tool is over when it was launched, without tokens of its own; what the child used is the child's."""
+    main = ClaudeLines("parent")
+    launched = {"isAsync": True, "status": "async_launched", "agentId": "bg1"}
+    rows = [
+        main.answer(1, "m1", (1, 1), calls=[("t1", "Agent", {"prompt": "dig", "subagent_type": "digger"})]),
+        main.result(1.5, "t1", toolUseResult=launched),
+        main.answer(2, "m2", (2, 2), request="r2"),
+    ]
+    write_lines(tmp_path / "parent.jsonl", rows)
+    child = ClaudeLines("parent", prefix="c", isSidechain=True, agentId="bg1")
+    write_lines(
+        tmp_path / "parent" / "subagents" / "agent-bg1.jsonl",
+        [child.user(1.6, "dig"), child.answer(50, "k1", (40, 4), request="k")],
+    )
+    parent, background = read(tmp_path / "parent.jsonl").captures
+    (tool,) = parent.tools
+    assert tool.delegation is not None
+    assert (tool.delegation.child_session, (tool.end_ns or 0) - (tool.start_ns or 0)) == ("agent-bg1", 500_000_000)
+    assert tool.usage.input_tokens is None
+    assert (sums(parent), sums(background)) == ((2, 3, 3), (1, 40, 4))
+    assert (background.end_ns or 0) > (parent.end_ns or 0)
+
+
 def test_children_are_captures_of_their_own_linked_to_their_launch(tmp_path: Path) -> None:
     """A child's file beside its parent's, its launch found by the result or by the file that describes it."""
     main = ClaudeLines("parent")
@@ -279,7 +347,7 @@ def test_what_is_no_record_is_counted_and_nothing_else_is_lost(tmp_path: Path) -
     synthetic["message"]["model"] = "<synthetic>"
     rows: list[Any] = [
         {"type": "summary", "summary": "x"},
-        {"type": "file-history-snapshot"},
+        *({"type": kind} for kind in ("file-history-snapshot", "queue-operation", "attachment")),
         {"type": "hologram", "timestamp": stamp(1)},
         "[1, 2]\n",
         "\n",

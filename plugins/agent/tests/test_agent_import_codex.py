@@ -123,6 +123,81 @@ def test_totals_alone_are_taken_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_totals_that_begin_anew_are_what_they_say(tmp_path: Path) -> None:
+    """A counter that fell was started again: it grew from nothing."""
+    rows = [codex_meta(0, "s"), codex_count(1, (100, 0, 10), None), codex_count(2, (30, 0, 12), None),
+            codex_count(3, (50, 0, 13), None)]  # fmt: skip
+    (capture,) = read(write_lines(tmp_path / "rollout-t.jsonl", rows))
+    assert [(row.input_tokens, row.output_tokens) for row in (r.usage for r in capture.responses)] == [
+        (100, 10),
+        (30, 12),
+        (20, 1),
+    ]
+
+
+def test_an_event_is_told_again_only_where_every_total_stands_still(tmp_path: Path) -> None:
+    """The same input and output with more of it cached, or more of it reasoned, is another response."""
+    rows = [codex_meta(0, "s"), codex_count(1, (100, 0, 10), (100, 0, 10)), codex_count(2, (100, 60, 10), (40, 40, 5))]
+    reasoned = codex_count(3, (100, 60, 10), (7, 0, 7))
+    reasoned["payload"]["info"]["total_token_usage"]["reasoning_output_tokens"] = 7
+    rows += [reasoned, reasoned, codex_event(4, "token_count", info=None)]
+    (capture,) = read(write_lines(tmp_path / "rollout-t.jsonl", rows))
+    assert sums(capture) == (3, 147, 22)
+
+
+def test_records_with_the_same_ordinal_are_each_their_own(tmp_path: Path) -> None:
+    """An ordinal may be given twice: it drops nothing; what was said between agents is known and taken for nothing."""
+    rows = [
+        {**codex_meta(0, "s-c", history_mode="legacy"), "ordinal": 0},
+        codex_line(1, "inter_agent_communication", {"message": "WORD"}, ordinal=1),
+        {**codex_event(2, "user_message", message="a"), "ordinal": 2},
+        {**codex_event(3, "user_message", message="b"), "ordinal": 2},
+        {**codex_count(4, (100, 0, 10), (100, 0, 10)), "ordinal": 3},
+        {**codex_count(5, (150, 0, 15), (50, 0, 5)), "ordinal": 3},
+    ]
+    (capture,) = read(write_lines(tmp_path / "rollout-c.jsonl", rows))
+    assert sums(capture) == (2, 150, 15)
+    assert [prompt.text for prompt in capture.prompts] == ["a", "b"]
+    assert (capture.fields["unknown_lines"], capture.fields["duplicate_records"]) == (0, 0)
+
+
+def test_a_thread_that_a_field_of_its_own_gives_a_parent_is_a_child(tmp_path: Path) -> None:
+    """A guardian's: the parent stands in a field beside a source that is another word, under the session of both."""
+    write_lines(tmp_path / "rollout-1.jsonl", [codex_meta(0, "p"), codex_count(1, (100, 0, 10), (100, 0, 10))])
+    meta = codex_meta(2, "g", session_id="p", parent_thread_id="p", thread_source="subagent",
+                      source={"subagent": {"other": "guardian"}})  # fmt: skip
+    write_lines(tmp_path / "rollout-2.jsonl", [meta, codex_count(3, (40, 0, 4), (40, 0, 4))])
+    captures = {capture.session_id: capture for capture in read(tmp_path)}
+    assert captures["g"].parent_session == "p"
+    assert (sums(captures["p"]), sums(captures["g"])) == ((1, 100, 10), (1, 40, 4))
+
+
+def test_of_what_a_rollout_says_of_itself_little_is_taken(tmp_path: Path) -> None:
+    """Instructions of many kilobytes are left out, and a client's name, which is free text, is cut."""
+    meta = codex_meta(0, "s", base_instructions={"text": "WORD " * 9_000}, originator="my own client " * 50)
+    path = write_lines(tmp_path / "rollout.jsonl", [meta, codex_count(1, (100, 0, 10), (100, 0, 10))])
+    (capture,) = read(path)
+    assert len(capture.fields["originator"]) == 100
+    stream = io.BytesIO()
+    assert write_recording(stream, read_recording(Harness.CODEX, path, True)[0]) < 5_000
+    assert b"WORD" not in stream.getvalue()
+
+
+def test_a_packed_rollout_that_is_torn_is_read_as_far_as_it_unpacks(tmp_path: Path) -> None:
+    """But for what was still in a buffer then; the rest of it is a line that is no JSON."""
+    rows = [codex_meta(0, "z"), *(codex_count(at, (100 * at, 0, at), (100, 0, 1)) for at in range(1, 2_000))]
+    packer = zstandard.ZstdCompressor()
+    frames = [packer.compress(json.dumps(row).encode() + b"\n") for row in rows]
+    path = tmp_path / "rollout-z.jsonl.zst"
+    path.write_bytes(b"".join(frames) + b"no frame of anything")
+    (capture,) = read(path)
+    assert 1_900 < sums(capture)[0] < 2_000
+    assert capture.fields["malformed_lines"] == 1
+    path.write_bytes(b"".join(frames)[:-10])
+    (capture,) = read(path)
+    assert sums(capture)[0] == 1_998
+
+
 def test_the_persons_turn_as_a_completed_item_or_as_a_message(tmp_path: Path) -> None:
     """Shape d: no marker says which; each is found, and nothing twice."""
     done = {"type": "UserMessage", "content": [{"type": "text", "text": "prune"}]}

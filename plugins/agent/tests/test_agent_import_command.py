@@ -39,6 +39,34 @@ def test_an_import_writes_a_file_of_its_owner_and_says_what_became_of_each_line(
     assert read_trace(output.read_bytes()).one("prompt").args["text"] == "PROMPTWORD"
 
 
+@pytest.mark.parametrize(
+    ("harness", "other"),
+    [("pi", {"type": "user"}), ("codex", {"type": "thread.started"}), ("muse", {"session": {}, "transcript": []})],
+)
+def test_of_a_folder_what_is_no_session_is_left_out_and_said(
+    omn: Any, tmp_path: Path, harness: str, other: dict[str, Any]
+) -> None:
+    """One document of another kind costs no other session; where there is nothing else it is the answer."""
+    folder = tmp_path / "in\x1b[31m"
+    write_lines(folder / "b" / "session.jsonl", [other])
+    output = str(tmp_path / "out\n.pftrace")
+    alone = omn("agent", "import", harness, str(folder), "-o", output)
+    assert alone.code == 2
+    first = {
+        "pi": {"type": "session", "version": 3, "id": "s", "timestamp": "2026-03-01T09:00:00Z"},
+        "codex": {"type": "session_meta", "timestamp": "2026-03-01T09:00:00Z", "payload": {"id": "s"}},
+        "muse": {"schema_version": 1, "recorded_at": 1_772_355_600_000_000, "payload_type": "runtime.x"},
+    }
+    write_lines(folder / "a" / "session.jsonl", [first[harness]])
+    ran = omn("agent", "import", harness, str(folder), "-o", output)
+    lines = ran.stdout.decode().splitlines()
+    assert (ran.code, len(lines)) == (0, 4 if harness == "muse" else 3)
+    assert lines[0].endswith("out\\n.pftrace: 1 sessions, 0 children, 0 responses, 0 tool calls")
+    assert lines[2].startswith("left out: 1 files, the first: ")
+    assert "\x1b" not in ran.stdout.decode()
+    assert read_trace(Path(output).read_bytes()).one("profile (1)").args["refused_files"] == 1
+
+
 def test_a_file_that_is_there_is_never_written_over(omn: Any, tmp_path: Path) -> None:
     """It is the request's fault, and the file stays as it was."""
     path, output = write_session(tmp_path), tmp_path / "out.pftrace"

@@ -91,6 +91,34 @@ def test_an_abandoned_branch_was_paid_for_and_is_no_context(tmp_path: Path, vers
     assert [tokens for _, tokens in capture.samples.context_tokens] == [111, 122]
 
 
+def test_several_roots_are_several_beginnings(tmp_path: Path) -> None:
+    """Every one was paid for; the context is of the branch that the file ends on."""
+    rows = [header("s"), user(1, "one", id="a", parentId=None), answer(2, (10, 1), id="b", parentId="a"),
+            user(3, "two", id="c", parentId=None), answer(4, (20, 2), id="d", parentId="c")]  # fmt: skip
+    (capture,) = read(write_lines(tmp_path / "s.jsonl", rows))
+    assert sums(capture) == (2, 30, 3)
+    assert [tokens for _, tokens in capture.samples.context_tokens] == [122]
+    assert [prompt.text for prompt in capture.prompts] == ["one", "two"]
+
+
+def test_tokens_inside_others_are_added_to_nothing(tmp_path: Path) -> None:
+    """Reasoning is inside the output, an hour's cache inside what was written; a cost is no token."""
+    row = answer(1, (10, 7))
+    row["message"]["usage"] |= {"reasoning": 5, "cacheWrite": 9, "cacheWrite1h": 4, "cost": {"total": 1.5}}
+    (capture,) = read(write_lines(tmp_path / "s.jsonl", [header("s"), row]))
+    usage = capture.responses[0].usage
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_write_tokens) == (10, 7, 9)
+
+
+def test_how_a_response_ended_is_told_in_pis_word(tmp_path: Path) -> None:
+    """Whatever it is; what was aborted cuts its prompt off."""
+    reasons = ("stop", "length", "toolUse", "error", "deferred", "aborted")
+    rows = [header("s"), user(0.5, "x"), *(answer(at, (1, 1), reason=reason) for at, reason in enumerate(reasons, 1))]
+    trace = encode(write_lines(tmp_path / "s.jsonl", rows))
+    assert [row.args["stop_reason"] for row in trace.named("response")] == list(reasons)
+    assert trace.one("prompt").args["incomplete"] is True
+
+
 def test_a_fork_counts_what_it_copied_in_its_parent(tmp_path: Path) -> None:
     """Copied entries keep their ids, labels are chained anew; the same id in a stranger's file is another entry."""
     copied = [user(1, "one", id="a", parentId=None), answer(2, (10, 1), id="b", parentId="a")]
@@ -143,6 +171,16 @@ def test_what_a_tool_reports_holds_its_nested_calls(tmp_path: Path) -> None:
     ]
     assert nested[0].args["duration_ns"] == 12_000_000
     assert all(row.args["start_not_recorded"] for row in nested)
+
+
+def test_nested_calls_that_pi_did_not_keep_are_said(tmp_path: Path) -> None:
+    """What it keeps of them is bounded, and says where that is not all."""
+    nested = {"complete": False, "calls": [{"id": "t1/1", "name": "read", "status": "ok", "durationMs": 3}]}
+    result = {"role": "toolResult", "toolCallId": "t1", "toolName": "run", "isError": False, "nestedCalls": nested}
+    rows = [header("s"), answer(1, (1, 1), [("t1", "run", {})], "toolUse"), entry(3, "message", message=result)]
+    (capture,) = read(write_lines(tmp_path / "s.jsonl", rows))
+    assert capture.fields["cut_nested_calls"] == 1
+    assert [(tool.name, tool.parent_call_id) for tool in capture.tools] == [("run", None), ("read", "t1")]
 
 
 def test_tokens_beside_the_responses_are_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from omn_agent.importing.lines import Account
 from omn_agent.recording import Recording
+from omn_core.api import render_printable
 
 
 def render_account(path: Path, recording: Recording, account: Account) -> str:
@@ -21,6 +22,7 @@ def render_account(path: Path, recording: Recording, account: Account) -> str:
     )
     kinds = sorted(account.unknown_kinds.items(), key=lambda pair: -pair[1])[:5]
     unknown = [f"unknown kinds: {', '.join(f'{name!r} {count}' for name, count in kinds)}"] if kinds else []
+    refused = [f"left out: {len(account.refused)} files, the first: {account.refused[0]}"] if account.refused else []
     unverified = any(capture.fields.get("unverified") for capture in recording.captures)
     note = ["unverified: no session of this harness was at hand when its reader was written"] if unverified else []
-    return "\n".join([first, second, *unknown, *note])
+    return "\n".join(map(render_printable, [first, second, *unknown, *refused, *note]))

@@ -87,6 +87,9 @@ def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> 
         for record in records:
             _take(reading, record, path)
     _settle_calls(reading)
+    for session in reading.sessions.values():
+        if session.fields.get("forked_from", session.session_id) not in reading.sessions:
+            session.fields["ancestor_not_imported"] = True
     for path in paths:
         _read_meta(reading, path, source)
     _link_children(reading)
@@ -115,10 +118,18 @@ def strip_record(record: dict[str, Any]) -> None:
             block.pop("content", None)
 
 
-def _rank(path: Path, records: list[dict[str, Any]]) -> tuple[bool, int, str]:
-    """Order files so that a parent comes before its children, and what is older before what copied it."""
+def check_beginning(path: Path, record: dict[str, Any]) -> None:
+    """Refuse nothing: no line of Claude Code's files says what they are."""
+
+
+def _rank(path: Path, records: list[dict[str, Any]]) -> tuple[bool, bool, int, str]:
+    """Order files so that a parent comes before its children, and what was copied from before what copied it.
+
+    A fork says so of each line that it copied; a resume of older versions only went on for longer.
+    """
+    is_fork = any(find_text(record.get("forkedFrom"), "sessionId") for record in records)
     times = [ts_ns for ts_ns in (parse_time(record.get("timestamp")) for record in records) if ts_ns is not None]
-    return path.stem.startswith("agent-"), max(times, default=0), str(path)
+    return path.stem.startswith("agent-"), is_fork, max(times, default=0), str(path)
 
 
 def _take(reading: _Reading, record: dict[str, Any], path: Path) -> None:
@@ -128,6 +139,9 @@ def _take(reading: _Reading, record: dict[str, Any], path: Path) -> None:
         return
     uuid = find_text(record, "uuid")
     session = _get_session(reading, record, path)
+    origin = find_text(record.get("forkedFrom"), "sessionId")
+    if origin is not None:
+        session.fields["forked_from"] = origin
     if uuid is not None:
         if uuid in reading.seen:
             reading.account.duplicates += 1

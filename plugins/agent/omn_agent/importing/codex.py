@@ -80,18 +80,24 @@ def _choose(paths: Sequence[Path]) -> list[Path]:
     return [path for path in paths if path.suffix != ".zst" or path.with_suffix("") not in plain]
 
 
+def check_beginning(path: Path, record: dict[str, Any]) -> None:
+    """Raise RequestError for a record of what `codex exec --json` prints."""
+    kind = record.get("type")
+    if isinstance(kind, str) and kind.startswith(("thread.", "turn.", "item.")):
+        raise RequestError(
+            f"{str(path)!r} is what `codex exec --json` prints, not a session file",
+            "name a rollout of $CODEX_HOME/sessions",
+        )
+
+
 def _read_rollout(path: Path, account: Account, source: Files) -> Rollout:
     rollout = Rollout(path)
     for index, record in enumerate(source.iter_records(path, account)):
+        check_beginning(path, record)
         kind = record.get("type")
         payload = get_object(record, "payload")
         ts_ns = parse_time(record.get("timestamp"))
         ordinal = find_count(record, "ordinal")
-        if isinstance(kind, str) and kind.startswith(("thread.", "turn.", "item.")):
-            raise RequestError(
-                f"{str(path)!r} is what `codex exec --json` prints, not a session file",
-                "name a rollout of $CODEX_HOME/sessions",
-            )
         if kind in _ENVELOPES and payload:
             if kind == "session_meta" and not rollout.meta:  # a second one is its parent's, replayed
                 rollout.meta = payload

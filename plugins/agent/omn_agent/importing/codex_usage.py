@@ -83,14 +83,18 @@ def _add_counted(session: Session, records: Sequence[Record], baseline: Totals |
             continue
         last = get_object(info, "last_token_usage")
         if not last and totals is not None:
-            before = baseline or (0,) * len(_FIELDS)
-            last = {
-                name: now - (then or 0)
-                for name, now, then in zip(_FIELDS, totals, before, strict=True)
-                if now is not None and now >= (then or 0)
-            }
+            last = _compute_growth(totals, baseline)
         baseline = totals if totals is not None else baseline
         _add_response(session, ts_ns, last)
+
+
+def _compute_growth(totals: Totals, baseline: Totals | None) -> dict[str, int]:
+    """Return what totals grew by. Where any of them is less than before they began anew, and are what there is."""
+    before = [then or 0 for then in baseline] if baseline is not None else [0] * len(_FIELDS)
+    if any(now is not None and now < then for now, then in zip(totals, before, strict=True)):
+        before = [0] * len(_FIELDS)
+    grown = zip(_FIELDS, totals, before, strict=True)
+    return {name: now - then for name, now, then in grown if now is not None}
 
 
 def _add_messages(session: Session, records: Sequence[Record]) -> None:

@@ -26,6 +26,8 @@ class Account:
     duplicates: int = 0
     untimed: int = 0
     unknown_kinds: dict[str, int] = attrs.field(factory=dict)
+    refused: list[str] = attrs.field(factory=list)
+    """Why each file of a folder was left out that is no session."""
 
     def note_unknown(self, kind: object) -> None:
         """Count a line of a kind that nobody knows."""
@@ -66,21 +68,25 @@ DISK = Disk()
 def iter_records(path: Path, account: Account) -> Iterator[dict[str, Any]]:
     """Yield each line's object. Lines end at LF alone: other separators are legal inside JSON texts.
 
-    `.zst` is decompressed as it is read. Raises RequestError where the file cannot be read.
+    `.zst` is decompressed as it is read; what does not unpack ends the file as a torn line does. Raises RequestError
+    where the file cannot be read.
     """
     try:
         with path.open("rb") as file:
-            yield from _iter_objects(_open(file, path), account)
+            yield from _iter_packed(file, account) if path.suffix == ".zst" else _iter_objects(file, account)
     except OSError as error:
         raise RequestError(f"{str(path)!r} cannot be read: {error.strerror}") from error
 
 
-def _open(file: BinaryIO, path: Path) -> BinaryIO:
-    if path.suffix != ".zst":
-        return file
+def _iter_packed(file: BinaryIO, account: Account) -> Iterator[dict[str, Any]]:
     import zstandard
 
-    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+    unpacked = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    try:
+        yield from _iter_objects(io.BufferedReader(unpacked), account)
+    except zstandard.ZstdError:
+        account.lines += 1
+        account.malformed += 1
 
 
 def _iter_objects(stream: BinaryIO, account: Account) -> Iterator[dict[str, Any]]:

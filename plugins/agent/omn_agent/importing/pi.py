@@ -61,15 +61,29 @@ def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> 
     return [_make_session(file, files, account) for file in files]
 
 
-def _read_file(path: Path, account: Account, source: Files) -> _File:
-    records = list(source.iter_records(path, account))
-    header = records[0] if records else {}
-    version = header.get("version", 1)
-    if header.get("type") != "session" or version not in _VERSIONS:
+def check_beginning(path: Path, record: dict[str, Any]) -> None:
+    """Raise RequestError where a file's first record is no header of a session."""
+    if record.get("type") != "session" or record.get("version", 1) not in _VERSIONS:
         raise RequestError(
             f"{str(path)!r} does not begin as a session of Pi does", "versions 1 to 3 of its files are known"
         )
+
+
+def _read_file(path: Path, account: Account, source: Files) -> _File:
+    """Read a file's entries, without what answers and results say: that is most of a session."""
+    records = list(map(_strip, source.iter_records(path, account)))
+    header = records[0] if records else {}
+    check_beginning(path, header)
     return _File(path, header, records[1:])
+
+
+def _strip(entry: dict[str, Any]) -> dict[str, Any]:
+    message = get_object(entry, "message")
+    if message.get("role") == "assistant":
+        message["content"] = [block for block in get_items(message.get("content")) if block.get("type") == "toolCall"]
+    elif message.get("role") == "toolResult":
+        message.pop("content", None)
+    return entry
 
 
 def _make_session(file: _File, files: list[_File], account: Account) -> Session:
@@ -192,8 +206,10 @@ def _take_result(session: Session, message: dict[str, Any], ts_ns: int) -> None:
     if isinstance(message.get("isError"), bool):
         tool.is_error = message["isError"]
     tool.usage = parse_usage(get_object(message, "usage"))  # the nested calls' tokens are in it
-    nested = message.get("nestedCalls")
-    rows = get_items(nested) or get_items(get_object(message, "nestedCalls").get("calls"))
+    nested = get_object(message, "nestedCalls")
+    if nested.get("complete") is False:  # Pi keeps a bounded number of them
+        session.fields["cut_nested_calls"] = session.fields.get("cut_nested_calls", 0) + 1
+    rows = get_items(message.get("nestedCalls")) or get_items(nested.get("calls"))
     for row in rows:
         nested_id = find_text(row, "id")
         if nested_id is not None:

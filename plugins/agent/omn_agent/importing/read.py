@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from omn_export.perfetto.tracks import Clock, ClockSnapshot
 
@@ -40,6 +42,22 @@ def find_files(harness: Harness, place: Path) -> list[Path]:
     return found
 
 
+def _leave_out(paths: list[Path], check: Callable[[Path, dict[str, Any]], None], account: Account) -> list[Path]:
+    """Return a folder's files without those that are no session, and note why. Raises RequestError where none is."""
+    kept: list[Path] = []
+    refusals: list[RequestError] = []
+    for path in paths:
+        try:
+            check(path, next(iter_records(path, Account()), {}))
+            kept.append(path)
+        except RequestError as error:
+            refusals.append(error)
+    if not kept:
+        raise refusals[0]
+    account.refused += [error.reason for error in refusals]
+    return kept
+
+
 def _is_child(path: Path, session: str) -> bool:
     """Return whether a file beside a session's is a child's of it: older versions kept all of a folder's there."""
     first = next(iter_records(path, Account()), {})
@@ -58,7 +76,10 @@ def read_recording(harness: Harness, place: Path, has_content: bool) -> tuple[Re
     """
     account = Account()
     reader = importlib.import_module(f"omn_agent.importing.{harness.value}")
-    sessions = reader.read_sessions(find_files(harness, place), account)
+    paths = find_files(harness, place)
+    if place.is_dir():
+        paths = _leave_out(paths, reader.check_beginning, account)
+    sessions = reader.read_sessions(paths, account)
     found = (_make_capture(harness, session, has_content) for session in sessions)
     captures = [capture for capture in found if capture is not None]
     if not captures:
@@ -71,6 +92,8 @@ def read_recording(harness: Harness, place: Path, has_content: bool) -> tuple[Re
         "duplicate_records": account.duplicates,
         "untimed_records": account.untimed,
     }
+    if account.refused:
+        counts["refused_files"] = len(account.refused)
     captures[0].fields |= counts
     start_ns = captures[0].start_ns
     recording = Recording(

@@ -9,6 +9,7 @@ from typing import Any
 
 from omn_agent.reading.machine_text import render_machine
 from omn_agent.reading.report import list_unhealthy
+from omn_core.api import render_printable
 
 _ABSENT = "Not recorded"
 _MOST_SCRIPTS = 10
@@ -40,16 +41,16 @@ def render_report(report: dict[str, Any], width: int = WIDTH) -> str:
 
 
 def _render_list(rows: Iterable[str], width: int) -> list[str]:
-    return [_cut(clean(row), width) for row in rows]
+    return [render_printable(row, width) for row in rows]
 
 
 def _render_group(group: dict[str, Any], width: int) -> Iterable[str]:
     name = group["label"] or group["session"] or "a session without an id"
     labels = "".join(f" [{label}]" for label in group["session_labels"] or [])
-    yield clean(f"{name} ({', '.join(group['harnesses']) or _ABSENT}){labels}")
+    yield render_printable(f"{name} ({', '.join(group['harnesses']) or _ABSENT}){labels}")
     for label, text in _iter_group(group):
         room = max(width - _LABEL, 30)
-        folded = textwrap.wrap(clean(text), room, break_long_words=False, break_on_hyphens=False) or [""]
+        folded = textwrap.wrap(render_printable(text), room, break_long_words=False, break_on_hyphens=False) or [""]
         yield f"  {label:<{_LABEL - 2}}{folded[0]}"
         yield from (f"{'':{_LABEL}}{rest}" for rest in folded[1:])
 
@@ -162,18 +163,7 @@ def _render_health(report: dict[str, Any]) -> Iterable[str]:
         wrong += [f"{run['file']}: {sentence}" for sentence in run["reservations"]]
     packets = sum(file["packets"] for file in report["health"]["files"])
     yield f"  {packets} packets in {len(report['health']['files'])} files, {len(report['captures'])} captures"
-    yield from (clean(f"  {line}") for line in wrong or ["nothing is missing that the recordings tell of"])
-
-
-def clean(text: str) -> str:
-    """Return text that a terminal shows and does not obey."""
-    if text.isprintable():
-        return text
-    return "".join(part if part.isprintable() else part.encode("unicode_escape").decode() for part in text)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    yield from (render_printable(f"  {line}") for line in wrong or ["nothing is missing that the recordings tell of"])
 
 
 def _fold_space(text: str) -> str:

@@ -174,7 +174,7 @@ _ALLOWED = {
             "input_tokens output_tokens cache_read_input_tokens cache_creation_input_tokens "
             "ephemeral_5m_input_tokens ephemeral_1h_input_tokens preTokens postTokens"
         ),
-        parts="message usage cache_creation compactMetadata toolUseResult content effort",
+        parts="message usage cache_creation compactMetadata toolUseResult content effort forkedFrom",
         texts="content text",
         inputs="input",
         persons="user",

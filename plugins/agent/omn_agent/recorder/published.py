@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omn_agent.recorder.record import Published
+from omn_core.api import render_printable
 
 
 def render_published(published: Published) -> str:
@@ -17,4 +18,5 @@ def render_published(published: Published) -> str:
         f"{tools} tool calls"
     )
     lost = [f"{name.replace('_', ' ')}: {count}" for name, count in composed.health.items()]
-    return "\n".join([first, *lost, *(f"degraded: {text}" for text in composed.degradations)])
+    said = [first, *lost, *(f"degraded: {text}" for text in composed.degradations)]
+    return "\n".join(map(render_printable, said))
