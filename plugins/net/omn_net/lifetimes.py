@@ -45,13 +45,14 @@ class Lifetimes(StreamCollector):
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs, that on a socket's end before those that remember it."""
         self._task_fields.look()
-        self._done_bit = get_enumerator(self.types, "sock_flags", "SOCK_DONE")
+        if not self.reads_records:
+            self._done_bit = get_enumerator(self.types, "sock_flags", "SOCK_DONE")
         self._programs = self.hold(LifetimePrograms(self.tasks, self._task_fields, self._socket_fields))
         reason = f"connections began while there were {MOST_CONNECTIONS} others, as many as are remembered"
         self.count_lost(self._programs.lost, reason)
         written = self._programs
-        self.load_tracepoint("tcp_destroy_sock", lambda program: written.write_destroy(program, self.transport))
-        self.load_tracepoint("inet_sock_set_state", lambda program: written.write_change(program, self.transport))
+        self.load_event("tcp_destroy_sock", lambda program: written.write_destroy(program, self.transport))
+        self.load_event("inet_sock_set_state", lambda program: written.write_change(program, self.transport))
 
     def detach(self) -> None:
         """Keep the connections whose socket is there still, and how many there were before."""
@@ -82,15 +83,21 @@ class Lifetimes(StreamCollector):
         keys, ends = self._socket_fields.make_columns(records, names)
         measured = {
             "lifetime_ns": Column(records["ns"].astype(np.int64) - records["born_ns"].astype(np.int64)),
-            "rx_bytes": Column(compute_received(records, self._done_bit)),
-            "tx_bytes": Column(compute_sent(records)),
-            "retransmits": make_number_column(records["retransmits"]),
+            **({} if self.reads_records else self._make_counts(records)),
             "connections": Column(np.ones(len(records), np.int64)),
             "state": make_named_column(records["state"], name_state, names),
             "attributed": make_named_column(records["attributed"], name_state, names),
             "opened": make_named_column(records["is_asked"], ("taken", "asked").__getitem__, names),
         }
         return Columns({**keys, **whose}, {**measured, **ends, **named})
+
+    def _make_counts(self, records: Records) -> Mapping[str, Column]:
+        """Make the columns of what sockets counted, which no record of a tracepoint tells."""
+        return {
+            "rx_bytes": Column(compute_received(records, self._done_bit)),
+            "tx_bytes": Column(compute_sent(records)),
+            "retransmits": make_number_column(records["retransmits"]),
+        }
 
     def losses(self) -> Losses:
         """Return what was lost, with the connections that may be the target's: no process was seen to change them."""

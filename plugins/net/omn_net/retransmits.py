@@ -15,7 +15,8 @@ from omn_kernel.bpf.columns import Columns, keep_where, make_named_column, make_
 from omn_kernel.bpf.filters import AnyTask
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import TaskAssembly
+from omn_kernel.bpf.record_arguments import reads_records
 from omn_kernel.bpf.registers import R0, R1, Register
 from omn_kernel.bpf.rows import RowCollector
 from omn_kernel.bpf.streaming import StreamCollector
@@ -36,6 +37,8 @@ class Retransmits(ProgramCollector, ABC):
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a connection and of whose it is, and open what needs no target."""
         self._task_fields = TaskFields(resolved)
+        # A record does not tell of how many bytes a segment is.
+        self.measured = ("segments",) if reads_records(resolved) else ("segments", "bytes")
         self._socket_fields = SocketFields(resolved)
         state = [("state", "u8")] if resolved.shows("state") else []
         own = [("is_owned", "u8"), *state, *self._task_fields.layout, *self._socket_fields.layout]
@@ -43,7 +46,7 @@ class Retransmits(ProgramCollector, ABC):
         super().prepare(resolved, context)
 
     @abstractmethod
-    def hand_over(self, program: KernelAssembly, event: Record, context: Register) -> None:
+    def hand_over(self, program: TaskAssembly, event: Record, context: Register) -> None:
         """Emit what becomes of an event."""
 
     def write_programs(self, target: BoundTarget) -> None:
@@ -54,13 +57,13 @@ class Retransmits(ProgramCollector, ABC):
         if not is_of_all or _WHOSE.intersection(self._task_fields.shown):
             owners = self.hold(SocketOwners(self.tasks, self._task_fields, self.subject))
             self.count_lost(owners.lost, f"sockets found no room among the {MOST_SOCKETS} of which it is known whose")
-            self.load_tracepoint("inet_sock_set_state", owners.write_change)
-            self.load_tracepoint("tcp_rcv_space_adjust", owners.write_taking)
+            self.load_event("inet_sock_set_state", owners.write_change)
+            self.load_event("tcp_rcv_space_adjust", owners.write_taking)
         written = RetransmitPrograms(self.subject, self._socket_fields, owners, self.hand_over, is_of_all=is_of_all)
         self.hold(written)
         self.count_lost(written.unowned, "segments were sent again of connections of which no process was seen")
-        self.load_tracepoint("tcp_retransmit_skb", written.write_segment)
-        self.load_tracepoint("tcp_retransmit_synack", written.write_answer)
+        self.load_event("tcp_retransmit_skb", written.write_segment)
+        self.load_event("tcp_retransmit_synack", written.write_answer)
 
     def make_subjects(self, subjects: npt.NDArray[Any]) -> tuple[Mapping[str, Column], Mapping[str, Column]]:
         """Make the keys and the attributes of what was sent again."""
@@ -84,7 +87,7 @@ class RetransmitRecords(Retransmits, StreamCollector):
         self.record = make_event(self.subject)
         super().open_maps()
 
-    def hand_over(self, program: KernelAssembly, event: Record, context: Register) -> None:
+    def hand_over(self, program: TaskAssembly, event: Record, context: Register) -> None:
         """Emit what stamps an event and hands it over."""
         read_clock(program, R0)
         program.set(event, "ns", R0)
@@ -93,7 +96,7 @@ class RetransmitRecords(Retransmits, StreamCollector):
     def make_columns(self, records: npt.NDArray[Any]) -> Columns:
         """Make columns of events."""
         keys, attributes = self.make_subjects(records["subject"])
-        measured = {name: make_number_column(records[name]) for name in ("segments", "bytes")}
+        measured = {name: make_number_column(records[name]) for name in self.measured}
         return Columns(keys, {**measured, **attributes})
 
 
@@ -109,14 +112,14 @@ class RetransmitRows(Retransmits, RowCollector):
         self._is_divided = any(map(self.resolved.is_divided_by, (*entry.keys, *entry.attributes)))
         super().open_maps()
 
-    def hand_over(self, program: KernelAssembly, event: Record, context: Register) -> None:
+    def hand_over(self, program: TaskAssembly, event: Record, context: Register) -> None:
         """Emit what adds an event to its row."""
         empty, end = program.reserve(self.row), program.make_label("added")
         program.clear(empty)
         subject = Record(event.base, self.subject, event.locate("subject")[0])
         self.rows.find_or_make(program, subject, empty)
         program.jump_if(R0, "==", 0, end)
-        for field in ("segments", "bytes"):
+        for field in self.measured:
             program.get(R1, event, field)
             program.add_to(Record(R0, self.row), field, R1)
         program.label(end)
@@ -126,7 +129,7 @@ class RetransmitRows(Retransmits, RowCollector):
         batch = super().sample(now_ns)
         if len(batch) or self._is_divided:
             return batch
-        nothing = {"segments": Column(np.zeros(1, np.int64)), "bytes": Column(np.zeros(1, np.int64))}
+        nothing = {name: Column(np.zeros(1, np.int64)) for name in self.measured}
         weight = None if self.resolved.mode == "poll" else np.zeros(1, np.int64)
         return Batch(np.array([self.context.clock()]), None, {}, nothing, weight)
 
@@ -135,9 +138,8 @@ class RetransmitRows(Retransmits, RowCollector):
         keys, attributes = self.make_subjects(entries.keys)
         segments = make_number_column(entries.values["segments"])
         if self.resolved.mode == "poll":
-            return Columns(
-                keys, {"segments": segments, "bytes": make_number_column(entries.values["bytes"]), **attributes}
-            )
+            measured = {name: make_number_column(entries.values[name]) for name in self.measured}
+            return Columns(keys, {**measured, **attributes})
         return Columns(keys, {"segments": Column(np.ones(len(entries), np.int64)), **attributes}, segments.values)
 
 

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import make_spelled_column
-from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, Register
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.record_arguments import reads_records
+from omn_kernel.bpf.records import RecordedAssembly
+from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 
 from omn_core.api import Column, Names, ResolvedRequest
 
@@ -27,6 +29,13 @@ _PATHS = {
     "local_address": ("skc_rcv_saddr", "skc_v6_rcv_saddr"),
     "remote_address": ("skc_daddr", "skc_v6_daddr"),
 }
+_TOLD = {
+    "local_address": "saddr_v6",
+    "remote_address": "daddr_v6",
+    "local_port": "sport",
+    "remote_port": "dport",
+}
+"""What the records of TCP's tracepoints call them: addresses of 16 bytes, those of IPv4 mapped; ports as numbers."""
 _SOCKET, _REQUEST = ("sock", "__sk_common"), ("request_sock", "__req_common")
 """The structures that a connection has, and the part that these have in common (struct sock_common)."""
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -37,18 +46,39 @@ class SocketFields:
     """The fields of a TCP socket that the answer to a request shows: the key `sock`, addresses and ports.
 
     `sock` is the socket's cookie, by which sock_diag names it too. Before Linux 5.12 a program cannot have the kernel
-    give a socket one, and it is absent where nobody asked for it yet.
+    give a socket one, and it is absent where nobody asked for it yet. No record of a tracepoint tells it.
     """
 
     def __init__(self, resolved: ResolvedRequest) -> None:
-        self.shown = tuple(name for name in _LAYOUTS if resolved.shows(name))
+        told = _TOLD if reads_records(resolved) else _LAYOUTS
+        self.shown = tuple(name for name in _LAYOUTS if name in told and resolved.shows(name))
         self.layout = [_LAYOUTS[name] for name in self.shown]
 
-    def write(self, program: KernelAssembly, record: Record, sock: Register) -> None:
+    def write(self, program: TaskAssembly, record: Record, context: Register, sock: Register) -> None:
         """Emit what sets the fields in a record. R0 to R5 hold nothing of the program's after it. Raises FieldMissing.
 
-        The register points to the socket's struct sock, and is one of R6 to R9.
+        `sock` points to the socket's struct sock, and `context` is what R1 held when the program began, by which a
+        record of a tracepoint tells them. Both are of R6 to R9.
         """
+        if isinstance(program, KernelAssembly):
+            self._write_socket(program, record, sock)
+        elif isinstance(program, RecordedAssembly):
+            self._write_told(program, record, context)
+
+    def _write_told(self, program: RecordedAssembly, record: Record, context: Register) -> None:
+        for name in self.shown:
+            field = program.fields[_TOLD[name]]
+            if name.endswith("_port"):
+                program.read_record(R1, context, field)
+                _set_port(program, record, name)
+                continue
+            program.move(R3, context)
+            program.compute(R3, "+=", field.offset)
+            program.move(R2, field.size)
+            program.point_at(R1, record, name)
+            program.call("probe_read_kernel")
+
+    def _write_socket(self, program: KernelAssembly, record: Record, sock: Register) -> None:
         if "sock" in self.shown and program.has_typed_pointers:
             program.move(R1, sock)
             program.call("get_socket_cookie")
@@ -70,11 +100,7 @@ class SocketFields:
         if "local_port" in self.shown:
             # This port alone is a number, and not as it is sent.
             program.read_field(R1, request, "request_sock", "__req_common.skc_num")
-            program.move(R0, R1)
-            program.compute(R0, ">>=", 8)
-            program.compute(R1, "<<=", 8)
-            program.compute(R1, "|=", R0)
-            program.set(record, "local_port", R1)
+            _set_port(program, record, "local_port")
         self._write_ends(program, record, request, *_REQUEST)
 
     def _write_ends(self, program: KernelAssembly, record: Record, sock: Register, kind: str, part: str) -> None:
@@ -120,6 +146,15 @@ class SocketFields:
             cookies = records["sock"].astype(np.uint64)
             keys["sock"] = Column(cookies, cookies != 0)
         return keys, attributes
+
+
+def _set_port(program: TaskAssembly, record: Record, field: str) -> None:
+    """Emit what sets a field to the port whose number R1 holds, as it is sent. R0 and R1 hold nothing after it."""
+    program.move(R0, R1)
+    program.compute(R0, ">>=", 8)
+    program.compute(R1, "<<=", 8)
+    program.compute(R1, "|=", R0)
+    program.set(record, field, R1)
 
 
 def spell_address(address: bytes) -> str:

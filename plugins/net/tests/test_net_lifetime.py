@@ -12,6 +12,7 @@ import termios
 from collections.abc import Callable, Sequence
 
 import pytest
+from event_backends import RECORDED, needs_records
 from networks import Network, make_network
 from socket_events import DriveEvents, drive_events, listen, network, open_socket
 
@@ -117,6 +118,41 @@ def test_bytes_are_exact_on_both_ends_however_a_connection_ends(
     # Another program of this machine may have ended a connection meanwhile that was there before.
     assert all(reason.endswith("of which no process was seen") for reason in driver.collector.losses().reasons)
     assert driver.collector.fields()["unfinished"] == 0
+
+
+@needs_records
+@pytest.mark.spec("NET-1", "SRC-4", "KRN-3")
+def test_records_tell_of_the_same_connections(network: Network, drive_events: DriveEvents) -> None:
+    """How each end began, ended and whose it is, as the sockets tell it, for every way that one may end."""
+    with (
+        drive_events("net.tcp.lifetime", bind_processes(os.getpid())) as typed,
+        drive_events("net.tcp.lifetime", bind_processes(os.getpid()), backend=RECORDED) as own,
+        drive_events("net.tcp.lifetime", bind_machine(), backend=RECORDED) as machine,
+    ):
+        for address in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
+            for end, from_taken, *_ in HOW:
+                asked, taken = make_ends(network, address)
+                end(taken, asked) if from_taken else end(asked, taken)
+        nobodys, taken = make_ends(network)
+        nobodys.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        port = nobodys.getsockname()[1]
+        nobodys.close()
+        for driver in (typed, own, machine):
+            driver.sample()
+    taken.close()
+    skips = [driver.collector.losses().skipped for driver in (own, machine)]
+    names = ("local_address", "local_port", "remote_address", "remote_port", "opened", "state", "attributed", "pid")
+    wanted, found = ({tuple(row[name] for name in names) for row in driver.rows} for driver in (typed, own))
+    assert len(wanted) == 6 * len(HOW) + 1
+    # A record that is passed over is of one end, which has no row then, or another.
+    assert max(len(wanted - found), len(found - wanted)) <= skips[0]
+    assert all(row["lifetime_ns"] > 0 for row in own.rows)
+    assert not {"rx_bytes", "tx_bytes", "retransmits", "sock", "proc", "ppid"} & own.rows[0].keys()
+    assert own.collector.fields()["unfinished"] <= skips[0]
+    left = [row for row in machine.rows if row["remote_port"] == port]
+    assert len(left) == 1 or skips[1]
+    assert all(row["attributed"] == "nobody" and not row.keys() & {"pid", "task", "comm"} for row in left)
+    assert len(wanted - {tuple(row.get(name) for name in names) for row in machine.rows}) <= skips[1]
 
 
 # Asks for connections to an address, sends on each what it is told to, and takes what comes until the end.

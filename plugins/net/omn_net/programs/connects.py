@@ -62,7 +62,7 @@ class ConnectProgram:
         program.move(R6, R1)
         program.read_argument(R7, R6, 0)
         program.set(key, "socket", R7)
-        skip_other_protocols(program, R7, "done")
+        skip_other_protocols(program, R6, R7, "done")
         program.read_argument(R9, R6, 2)
         program.jump_if(R9, "==", SYN_SENT, "asked")
         program.read_argument(R8, R6, 1)
@@ -79,15 +79,14 @@ class ConnectProgram:
 
     def _write_asked(self, program: KernelAssembly, key: Record) -> None:
         """Remember the connection of the socket in R7, whose task runs."""
-        program.call("get_current_task_btf" if program.has_typed_pointers else "get_current_task")
-        program.move(R9, R0)
+        program.point_to_current(R9)
         self._tasks.filter.keep(program, R9, "done")
         entry = program.reserve(self.record)
         program.clear(entry)
         read_clock(program, R0)
         program.set(entry, "asked_ns", R0)
         self._task_fields.write(program, entry, R9)
-        self._socket_fields.write(program, entry, R7)
+        self._socket_fields.write(program, entry, R6, R7)
         program.update(self.asked, key, entry)
         with program.when(R0, "!=", 0):
             self.lost.emit_count(program)
@@ -111,6 +110,6 @@ class ConnectProgram:
         program.read_field(R1, R7, "sock", "sk_err")
         program.set(entry, "error", R1)
         # It has the port at this end only now.
-        self._socket_fields.write(program, entry, R7)
+        self._socket_fields.write(program, entry, R6, R7)
         transport.write(program, entry, R6)
         program.delete(self.asked, key)

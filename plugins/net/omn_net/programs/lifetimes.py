@@ -20,8 +20,8 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
-from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
@@ -100,10 +100,10 @@ class LifetimePrograms:
         for held in (self.connections, self.lost, self.unknown, self.unowned):
             held.close()
 
-    def write_change(self, program: KernelAssembly, transport: Transport) -> None:
+    def write_change(self, program: TaskAssembly, transport: Transport) -> None:
         """Write inet_sock_set_state(socket, old state, new state)."""
         key = self._begin(program)
-        skip_other_protocols(program, R7, "done")
+        skip_other_protocols(program, R6, R7, "done")
         program.read_argument(R9, R6, 2)
         program.jump_if(R9, "==", SYN_SENT, "born")
         program.read_argument(R1, R6, 1)
@@ -124,7 +124,7 @@ class LifetimePrograms:
         program.label("done")
         program.leave(0)
 
-    def write_destroy(self, program: KernelAssembly, transport: Transport) -> None:
+    def write_destroy(self, program: TaskAssembly, transport: Transport) -> None:
         """Write tcp_destroy_sock(socket), which comes after the change to CLOSE."""
         key = self._begin(program)
         program.look_up(self.connections, key)
@@ -136,7 +136,7 @@ class LifetimePrograms:
         program.label("done")
         program.leave(0)
 
-    def _begin(self, program: KernelAssembly) -> Record:
+    def _begin(self, program: TaskAssembly) -> Record:
         """Set R6 to the context and R7 to the socket, and return the key that its connection is found by."""
         key = program.reserve(_KEY)
         program.move(R6, R1)
@@ -144,7 +144,7 @@ class LifetimePrograms:
         program.set(key, "socket", R7)
         return key
 
-    def _write_birth(self, program: KernelAssembly, key: Record) -> None:
+    def _write_birth(self, program: TaskAssembly, key: Record) -> None:
         """Remember the connection of the socket in R7, which goes to the state in R9."""
         entry = program.reserve(self.record)
         program.clear(entry)
@@ -157,7 +157,7 @@ class LifetimePrograms:
             self.lost.emit_count(program)
             program.jump("done")
 
-    def _find(self, program: KernelAssembly, key: Record) -> None:
+    def _find(self, program: TaskAssembly, key: Record) -> None:
         """Set R8 to the entry of the connection; where there is none, it is done, and counts where it was one."""
         program.look_up(self.connections, key)
         program.move(R8, R0)
@@ -171,32 +171,32 @@ class LifetimePrograms:
             self.unknown.emit_count(program)
             program.jump("done")
 
-    def _attribute(self, program: KernelAssembly) -> None:
+    def _attribute(self, program: TaskAssembly) -> None:
         """Make the connection in R8 that of the task that changes its state to that in R9, if a process does.
 
         What another ends (ss -K) is broken off, and still its holder's.
         """
         end = program.make_label("attributed")
-        with program.when(R9, "==", CLOSE):
-            program.read_field(R1, R7, "sock", "sk_err")
-            program.jump_if(R1, "==", errno.ECONNABORTED, end)
+        if isinstance(program, KernelAssembly):
+            with program.when(R9, "==", CLOSE):
+                program.read_field(R1, R7, "sock", "sk_err")
+                program.jump_if(R1, "==", errno.ECONNABORTED, end)
         self._attribute_now(program, R9)
         program.label(end)
 
-    def _attribute_now(self, program: KernelAssembly, state: Any) -> None:
+    def _attribute_now(self, program: TaskAssembly, state: Register | int) -> None:
         entry, end = Record(R8, self.record), program.make_label("known")
         program.get(R1, entry, "attributed")
         program.jump_if(R1, "!=", NOBODY, end)
-        skip_kernels_own_changes(program, R7, end)
+        skip_kernels_own_changes(program, R7, end, state=None if isinstance(state, int) else state)
         program.set(entry, "attributed", state)
-        program.call("get_current_task_btf" if program.has_typed_pointers else "get_current_task")
-        program.move(R9, R0)
+        program.point_to_current(R9)
         self._tasks.filter.keep(program, R9, end)
         program.set(entry, "is_kept", 1)
         self._task_fields.write(program, entry, R9)
         program.label(end)
 
-    def _write_end(self, program: KernelAssembly, key: Record, transport: Transport) -> None:
+    def _write_end(self, program: TaskAssembly, key: Record, transport: Transport) -> None:
         """Write what the connection in R8 came to, and hand it over where it is known whose it is."""
         entry = Record(R8, self.record)
         program.get(R1, entry, "is_made")
@@ -205,12 +205,9 @@ class LifetimePrograms:
         program.set(entry, "ns", R0)
         program.read_argument(R1, R6, 1)
         program.set(entry, "state", R1)
-        program.read_field(R1, R7, "sock", "__sk_common.skc_flags")
-        program.set(entry, "flags", R1)
-        for field, path in _COUNTS.items():
-            program.read_field(R1, R7, "tcp_sock", path, is_copied=True)
-            program.set(entry, field, R1)
-        self._socket_fields.write(program, entry, R7)
+        if isinstance(program, KernelAssembly):
+            self._write_counts(program, entry)
+        self._socket_fields.write(program, entry, R6, R7)
         program.get(R1, entry, "attributed")
         # Its process has not let go of it yet.
         program.jump_if(R1, "==", NOBODY, "done")
@@ -219,7 +216,15 @@ class LifetimePrograms:
         program.delete(self.connections, key)
         program.jump("done")
 
-    def _hand_over(self, program: KernelAssembly, transport: Transport) -> None:
+    def _write_counts(self, program: KernelAssembly, entry: Record) -> None:
+        """Set what the socket in R7 counted."""
+        program.read_field(R1, R7, "sock", "__sk_common.skc_flags")
+        program.set(entry, "flags", R1)
+        for field, path in _COUNTS.items():
+            program.read_field(R1, R7, "tcp_sock", path, is_copied=True)
+            program.set(entry, field, R1)
+
+    def _hand_over(self, program: TaskAssembly, transport: Transport) -> None:
         """Hand over the connection in R8, if it is the target's and ended."""
         entry = Record(R8, self.record)
         unowned, keep, end = (program.make_label(name) for name in ("unowned", "keep", "handed"))

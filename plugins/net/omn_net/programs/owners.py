@@ -13,8 +13,8 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import NO_EXIST, Map
-from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R9, Register
+from omn_kernel.bpf.reading import TaskAssembly
+from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9, Register
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.tasks import TaskFields
 
@@ -44,37 +44,39 @@ class SocketOwners:
         self._owners.close()
         self.lost.close()
 
-    def write_change(self, program: KernelAssembly) -> None:
+    def write_change(self, program: TaskAssembly) -> None:
         """Write inet_sock_set_state(socket, old state, new state)."""
         key = self._begin(program)
-        skip_other_protocols(program, R7, "done")
-        program.read_argument(R1, R6, 2)
-        with program.when(R1, "==", CLOSE):
+        skip_other_protocols(program, R6, R7, "done")
+        program.read_argument(R8, R6, 2)
+        with program.when(R8, "==", CLOSE):
             program.delete(self._owners, key)
             program.jump("done")
-        self._write_owner(program, key)
+        self._write_owner(program, key, state=R8)
 
-    def write_taking(self, program: KernelAssembly) -> None:
+    def write_taking(self, program: TaskAssembly) -> None:
         """Write tcp_rcv_space_adjust(socket), which is where a process takes what came."""
         key = self._begin(program)
         self._write_owner(program, key)
 
-    def _begin(self, program: KernelAssembly) -> Record:
+    def _begin(self, program: TaskAssembly) -> Record:
         key = program.reserve(_KEY)
         program.move(R6, R1)
         program.read_argument(R7, R6, 0)
         program.set(key, "socket", R7)
         return key
 
-    def _write_owner(self, program: KernelAssembly, key: Record) -> None:
-        """Remember the socket in R7 as the task's that runs, where nobody's yet; the end of the program."""
+    def _write_owner(self, program: TaskAssembly, key: Record, *, state: Register | None = None) -> None:
+        """Remember the socket in R7 as the task's that runs, where nobody's yet; the end of the program.
+
+        `state` is the one that it goes to, where that is what the program is told.
+        """
         program.look_up(self._owners, key)
         program.jump_if(R0, "!=", 0, "done")
-        skip_kernels_own_changes(program, R7, "done")
+        skip_kernels_own_changes(program, R7, "done", state=state)
         owner = program.reserve(self._owner)
         program.clear(owner)
-        program.call("get_current_task_btf" if program.has_typed_pointers else "get_current_task")
-        program.move(R9, R0)
+        program.point_to_current(R9)
         self._tasks.filter.keep(program, R9, "another")
         program.set(owner, "is_kept", 1)
         subject = Record(owner.base, self._subject, owner.locate("subject")[0])
@@ -90,7 +92,7 @@ class SocketOwners:
         program.leave(0)
 
     def copy_owner(
-        self, program: KernelAssembly, sock: Register, subject: Record, *, unknown: str, otherwise: str
+        self, program: TaskAssembly, sock: Register, subject: Record, *, unknown: str, otherwise: str
     ) -> None:
         """Emit what sets a record's subject to a socket's owner. R0 to R5 hold nothing of the program's after it.
 

@@ -13,7 +13,8 @@ import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.hooks import TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R1, R6, R7, R8, Register
 from omn_kernel.btf.fields import get_fields
 from omn_kernel.btf.spelling import spell_tracepoint
@@ -25,7 +26,7 @@ from omn_net.socket_fields import SocketFields
 _WORD = 32
 _OUTCOME = 2
 """Which argument of tcp_retransmit_skb is how it went, on kernels that say so."""
-HandOver = Callable[[KernelAssembly, Record, Register], None]
+HandOver = Callable[[TaskAssembly, Record, Register], None]
 
 
 def make_event(subject: np.dtype[Any]) -> np.dtype[Any]:
@@ -61,9 +62,29 @@ class RetransmitPrograms:
         """Let go of the map."""
         self.unowned.close()
 
-    def write_segment(self, program: KernelAssembly) -> None:
+    def write_segment(self, program: TaskAssembly) -> None:
         """Write tcp_retransmit_skb(socket, segment[, outcome])."""
         event, subject = self._begin(program)
+        if isinstance(program, KernelAssembly):
+            self._write_segment(program, event, subject)
+        elif isinstance(program, RecordedAssembly):
+            self._write_told(program, event, subject)
+        self._sockets.write(program, subject, R6, R7)
+        self._end(program, event)
+
+    def _write_told(self, program: RecordedAssembly, event: Record, subject: Record) -> None:
+        """Set what a record tells: of the segment nothing but, since Linux 6.17, how it went."""
+        if "err" in program.fields:
+            program.read_record(R1, R6, program.fields["err"])
+            program.jump_if(R1, "!=", 0, "done")
+        self._set_owner(program, subject)
+        program.set(event, "segments", 1)
+        if "state" in (self._subject.names or ()):
+            program.read_record(R1, R6, program.fields["state"])
+            program.set(subject, "state", R1)
+
+    def _write_segment(self, program: KernelAssembly, event: Record, subject: Record) -> None:
+        """Set what the segment in the second argument and the socket in R7 tell."""
         hook = TypedTracepoint("tcp_retransmit_skb", program.types)
         if len(spell_tracepoint(program.types, hook.get_attach_id())) > _OUTCOME:
             program.read_argument(R1, R6, _OUTCOME)
@@ -81,10 +102,8 @@ class RetransmitPrograms:
         if "state" in (self._subject.names or ()):
             program.read_field(R1, R7, "sock", "__sk_common.skc_state")
             program.set(subject, "state", R1)
-        self._sockets.write(program, subject, R7)
-        self._end(program, event)
 
-    def write_answer(self, program: KernelAssembly) -> None:
+    def write_answer(self, program: TaskAssembly) -> None:
         """Write tcp_retransmit_synack(listening socket, request): a segment without bytes."""
         event, subject = self._begin(program)
         self._set_owner(program, subject)
@@ -92,10 +111,13 @@ class RetransmitPrograms:
         program.set(event, "segments", 1)
         if "state" in (self._subject.names or ()):
             program.set(subject, "state", REQUEST)
-        self._sockets.write_request(program, subject, R8)
+        if isinstance(program, KernelAssembly):
+            self._sockets.write_request(program, subject, R8)
+        else:
+            self._sockets.write(program, subject, R6, R7)
         self._end(program, event)
 
-    def _begin(self, program: KernelAssembly) -> tuple[Record, Record]:
+    def _begin(self, program: TaskAssembly) -> tuple[Record, Record]:
         """Set R6 to the context and R7 to the socket, and return the event and its subject, empty."""
         event = program.reserve(self._event)
         program.clear(event)
@@ -103,7 +125,7 @@ class RetransmitPrograms:
         program.read_argument(R7, R6, 0)
         return event, Record(event.base, self._subject, event.locate("subject")[0])
 
-    def _set_owner(self, program: KernelAssembly, subject: Record) -> None:
+    def _set_owner(self, program: TaskAssembly, subject: Record) -> None:
         if self._owners is None:
             return
         unknown, end = program.make_label("unknown"), program.make_label("owner")
@@ -115,7 +137,7 @@ class RetransmitPrograms:
             program.jump("done")
         program.label(end)
 
-    def _end(self, program: KernelAssembly, event: Record) -> None:
+    def _end(self, program: TaskAssembly, event: Record) -> None:
         self._hand_over(program, event, R6)
         program.label("done")
         program.leave(0)
