@@ -180,25 +180,25 @@ class SamplingCollector(CollectorBase, ABC):
 
     def _make_batch(self, samples: Samples, calls: CallStacks | None) -> Batch:
         stack = None
+        times = samples.time.astype(np.int64)
         if calls is not None:
-            times = samples.time.astype(np.int64)
             made = make_stacks(samples.pid, times, calls, self._symboliser, self.context.stacks)
             stack = made.numbers
             self._endings = made.endings[samples.pid != 0]
             self._recovered = int(calls.is_recovered.sum())
-        tasks = list(zip(samples.tid.tolist(), samples.time.tolist(), strict=True))
         names = self.context.names
-        processes = {pid: self._tasks.find_process(pid) for pid in list_distinct(samples.pid)}
+        pids, of_pid = np.unique(samples.pid, return_inverse=True)
+        comms, of_task = self._tasks.names.list_at(samples.tid, times)
         period = self._compute_periods(samples)
         self._stood_for = int(period.sum())
         is_clock = self._event.raised is Raised.CLOCK
         batch = Batch(
-            samples.time.astype(np.int64),
+            times,
             keys={
                 "task": Column(samples.tid.astype(np.int64)),
                 "cpu": Column(samples.cpu.astype(np.int64)),
-                "proc": Column.of([processes[pid] for pid in samples.pid.tolist()], names),
-                "comm": Column.of([self._tasks.names.find(tid, time_ns) for tid, time_ns in tasks], names),
+                "proc": Column.of([self._tasks.find_process(pid) for pid in pids.tolist()], names).select(of_pid),
+                "comm": Column.of(comms, names).select(of_task),
             },
             attributes={
                 self.value: Column(period if is_clock else np.ones(len(samples), np.int64)),

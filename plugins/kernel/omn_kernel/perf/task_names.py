@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from omn_kernel.procfs.process import find_comm
 
@@ -37,3 +42,20 @@ class TaskNames:
         if len(names) == 1:
             return names[0][1]
         return names[max(bisect_right([since for since, _ in names], ts_ns) - 1, 0)][1]
+
+    def list_at(
+        self, tids: npt.NDArray[Any], times: npt.NDArray[np.int64]
+    ) -> tuple[list[bytes | None], npt.NDArray[np.int64]]:
+        """List names, None where nobody said, and for each task at each time the place of its own among them."""
+        listed: list[bytes | None] = []
+        places = np.empty(len(tids), np.int64)
+        order = np.argsort(tids, kind="stable")
+        ordered = tids[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1)).tolist()
+        for first, end in pairwise([*starts, len(order)]):
+            rows = order[first:end]
+            named = self._names.get(int(ordered[first]))
+            since = [start for start, _ in named[1:]] if named else []
+            places[rows] = len(listed) + np.searchsorted(since, times[rows], side="right")
+            listed += [comm for _, comm in named] if named else [None]
+        return listed, places
