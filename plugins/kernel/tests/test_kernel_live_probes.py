@@ -232,6 +232,24 @@ def test_user_mode_alone_serves_what_the_program_raises(
     assert "perf_event_paranoid" in (answer.reason or "")
 
 
+@pytest.mark.spec("PRB-5", "PRB-6")
+@pytest.mark.parametrize("target", ["pid", "system"])
+@pytest.mark.parametrize(("event", "spelling"), [("sw:cpu-clock", "software event cpu-clock"), ("hw:cycles", "cycles")])
+def test_every_event_is_restricted_where_this_user_may_open_none(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, event: str, spelling: str, target: str
+) -> None:
+    """As Debian's kernels answer at paranoid 3: in user mode too, so that nothing is left to narrow to."""
+
+    def refuse(attributes: EventAttributes, place: Place) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(events, "open_event", refuse)
+    answer = ask(registry, f"perf:{event}", target)
+    assert answer.state is State.RESTRICTED
+    assert f"{spelling} is refused with EACCES" in (answer.reason or "")
+    assert "kernel.perf_event_paranoid is" in (answer.reason or "")
+
+
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP])
 def test_a_counter_that_the_machine_lacks_is_missing(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, number: int

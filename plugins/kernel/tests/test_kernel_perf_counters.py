@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compiled import compile_c, run_tool
 from hypothesis import given
 from hypothesis import strategies as st
 from moments import read_stolen
@@ -325,6 +326,29 @@ def test_what_only_the_kernel_raises_is_refused_without_the_privilege(paranoid: 
 
 
 @pytest.mark.spec("KRN-7")
+@pytest.mark.parametrize("make", [Faults, Clock, Switches])
+def test_where_this_user_may_open_no_event_each_is_refused_by_name(
+    make: Callable[[], CounterCollector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Debian's kernels answer at paranoid 3, the program's own part included; and nothing is left open."""
+
+    def refuse(attributes: EventAttributes, place: Place) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    collector = make()
+    target = bind_processes(os.getpid())
+    monkeypatch.setattr(opening, "open_event", refuse)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    name = collector.events["value"].removeprefix("sw:")
+    with (
+        pytest.raises(MachineRefused, match=rf"software event {name} is closed to this user \(kernel.perf_event_para"),
+        Driver(collector, make_resolved(target=target.target), target),
+    ):
+        raise AssertionError("it was attached")
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+@pytest.mark.spec("KRN-7")
 def test_a_clock_counts_all_of_it_without_the_privilege(workload: Start, paranoid: list[EventAttributes]) -> None:
     """A clock does not ask in whose code it runs, so that nothing is lost and nothing said."""
     program = workload(spin(20_000_000))
@@ -431,6 +455,37 @@ def test_counts_are_scaled_exactly(rows: list[tuple[int, int, int]]) -> None:
             expected += raw if running == enabled else (2 * raw * enabled + running) // (2 * running)
     got = compute_counted(np.array(rows, dtype=object))
     assert got == Counted(expected, *(sum(row[place] for row in rows) for place in range(3)))
+
+
+ENUMERATORS = {
+    "hw:cycles": "HW_CPU_CYCLES",
+    "hw:instructions": "HW_INSTRUCTIONS",
+    "hw:cache-references": "HW_CACHE_REFERENCES",
+    "hw:cache-misses": "HW_CACHE_MISSES",
+    "hw:branches": "HW_BRANCH_INSTRUCTIONS",
+    "hw:branch-misses": "HW_BRANCH_MISSES",
+    "hw:bus-cycles": "HW_BUS_CYCLES",
+    "hw:stalled-cycles-frontend": "HW_STALLED_CYCLES_FRONTEND",
+    "hw:stalled-cycles-backend": "HW_STALLED_CYCLES_BACKEND",
+    "hw:ref-cycles": "HW_REF_CPU_CYCLES",
+    "sw:cpu-clock": "SW_CPU_CLOCK",
+    "sw:task-clock": "SW_TASK_CLOCK",
+    "sw:page-faults": "SW_PAGE_FAULTS",
+    "sw:context-switches": "SW_CONTEXT_SWITCHES",
+    "sw:cpu-migrations": "SW_CPU_MIGRATIONS",
+    "sw:minor-faults": "SW_PAGE_FAULTS_MIN",
+    "sw:major-faults": "SW_PAGE_FAULTS_MAJ",
+}
+
+
+def test_events_have_the_numbers_that_the_kernels_header_gives_them(tmp_path: Path) -> None:
+    """Those of the processor too, which this machine may not have: what is opened there is what was asked."""
+    lines = [f'printf("%d %d\\n", PERF_TYPE_{one[:2]}WARE, PERF_COUNT_{one});' for one in ENUMERATORS.values()]
+    body = "".join(lines).replace("TYPE_HWWARE", "TYPE_HARDWARE").replace("TYPE_SWWARE", "TYPE_SOFTWARE")
+    source = f"#include <linux/perf_event.h>\n#include <stdio.h>\nint main(void) {{ {body} return 0; }}\n"
+    printed = run_tool(str(compile_c(tmp_path, "numbers", source)))
+    numbers = [(event.kind, event.config) for event in map(get_event, ENUMERATORS)]
+    assert [tuple(map(int, line.split())) for line in printed.splitlines()] == numbers
 
 
 def test_an_event_is_found_by_its_name() -> None:
