@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -203,12 +204,13 @@ os.unlink(f"/tmp/perf-{os.getpid()}.map")
 
 
 def find_python() -> str:
-    """Find an interpreter that writes perf maps (3.12). Skips where none that is on the path does."""
-    for minor in (12, 13, 14):
-        found = shutil.which(f"python3.{minor}")
-        probe = "import os, sys; sys.activate_stack_trampoline('perf'); os.unlink(f'/tmp/perf-{os.getpid()}.map')"
-        if found is not None and subprocess.run([found, "-c", probe], capture_output=True, check=False).returncode == 0:
-            return found
+    """Find an interpreter that writes perf maps (3.12), on the path or installed beside this one. Skips without."""
+    beside = Path(sys.base_prefix).parent
+    probe = "import os, sys; sys.activate_stack_trampoline('perf'); os.unlink(f'/tmp/perf-{os.getpid()}.map')"
+    for name in ("python3.12", "python3.13", "python3.14"):
+        for found in (shutil.which(name), *map(str, sorted(beside.glob(f"*/bin/{name}")))):
+            if found and subprocess.run([found, "-c", probe], capture_output=True, check=False).returncode == 0:
+                return found
     pytest.skip("no CPython that writes perf maps (3.12) is installed here")
 
 
