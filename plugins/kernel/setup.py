@@ -28,7 +28,7 @@ class BuildLibrary(build_ext):
 
 setup(
     cmdclass={"build_ext": BuildLibrary},
-    cffi_modules=[f"build_{name}.py:builder" for name in ("calls", "bpf", "perf", "unwind", "injected")],
+    cffi_modules=[f"build_native.py:{name}" for name in ("calls", "bpf", "perf", "unwind", "injected")],
     ext_modules=[
         Extension(
             HEAP,
