@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,28 @@ def test_an_agent_that_a_tool_started_is_a_child_in_a_process_of_its_own(bench: 
         ("claude", ["outer"]),
     ]
     assert read_maxima(trace, "Input tokens") == [107, 300]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_session_is_seen_as_soon_as_its_process_writes_its_file(tmp_path: Path, is_there: bool) -> None:
+    """Nobody waits for a second to pass, so that one which lives for less is seen too; also the first of all."""
+    folder = tmp_path / "sessions"
+    if is_there:
+        folder.mkdir()
+    source = ProcessSource(Harness.CLAUDE)
+    source.prepare(Launch(Harness.CLAUDE, ("claude",), {"CLAUDE_CONFIG_DIR": str(tmp_path)}, tmp_path, True))
+    assert select.select([source], [], [], 0)[0] == []
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        seen: set[str | None] = set()
+        for session in ("s1", "s2"):
+            folder.mkdir(exist_ok=True)
+            told = {"sessionId": session, "procStart": str(read_start_ticks(child.pid))}
+            (folder / f"{child.pid}.json").write_text(json.dumps(told))
+            while session not in seen:
+                assert select.select([source], [], [], 60)[0] == [source]
+                seen |= {event.session_id for event in source.receive() if event.kind == "process.session_seen"}
+        child.communicate(b"\n")
+    source.close()
 
 
 def test_a_file_of_another_process_is_nobodys(tmp_path: Path) -> None:

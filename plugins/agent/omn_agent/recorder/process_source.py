@@ -21,16 +21,18 @@ from omn_agent.importing.fields import find_text
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
 from omn_agent.recorder.launch import read_start_ticks
 from omn_agent.recorder.places import get_claude_home, iter_tree
+from omn_agent.recorder.watch import FolderWatch
 
 _SESSION_VARIABLE = b"CLAUDE_CODE_SESSION_ID="
 
 
 @attrs.define
 class ProcessSource:
-    """Sessions of the processes that descend from this one, looked at each second."""
+    """Sessions of the processes that descend from this one, looked at each second and whenever a file is written."""
 
     harness: Harness
     _home: Path | None = None
+    _watch: FolderWatch | None = None
     _epoll: select.epoll = attrs.field(factory=select.epoll)
     _processes: dict[int, int] = attrs.field(factory=dict)
     """The processes that have a session, each with the descriptor that is readable once it is over."""
@@ -43,14 +45,19 @@ class ProcessSource:
         """Take note of where the files are, and of those that are somebody else's already."""
         self._home = get_claude_home(launch.environment)
         self._others = set(self._list_files())
+        self._watch = FolderWatch(self._home / "sessions")
+        if self._watch.descriptor is not None:
+            self._epoll.register(self._watch.descriptor, select.EPOLLIN)
         return Preparation()
 
     def fileno(self) -> int:
-        """Return the epoll that those processes are in. That another has a session is found each second."""
+        """Return the epoll that those processes are in, and the watch of the folder of their files."""
         return self._epoll.fileno()
 
     def receive(self) -> Iterator[HarnessEvent]:
         """Yield the sessions that began, those whose file is there now, and those that are over."""
+        if self._watch is not None:
+            self._watch.take()
         self._forget_ended()
         named = self._find_sessions()
         for pid, session in sorted(named - self._running.keys()):
@@ -80,7 +87,7 @@ class ProcessSource:
         if new := found.keys() - self._others - self._processes.keys():
             tree = set(iter_tree(os.getpid()))
             for pid in new:
-                self._watch(pid, pid in tree)
+                self._hold(pid, pid in tree)
         named = set()
         for pid in self._processes:
             session = _read_session(pid, found[pid]) if pid in found else None
@@ -88,7 +95,7 @@ class ProcessSource:
             named |= {row for row in self._running if row[0] == pid} if session is None else {(pid, session)}
         return named
 
-    def _watch(self, pid: int, is_own: bool) -> None:
+    def _hold(self, pid: int, is_own: bool) -> None:
         try:
             descriptor = os.pidfd_open(pid) if is_own else None
         except OSError:  # it ended meanwhile
@@ -111,6 +118,8 @@ class ProcessSource:
         """Close every descriptor."""
         for descriptor in self._processes.values():
             os.close(descriptor)
+        if self._watch is not None:
+            self._watch.close()
         self._epoll.close()
 
     def _tell(self, name: str, session: str, **payload: str | int | None) -> HarnessEvent:
