@@ -187,8 +187,8 @@ class Telemetry:
 class Codex:
     """Codex's part: a rollout that stays open while the program runs."""
 
-    def __init__(self) -> None:
-        self.session = str(uuid.uuid4())
+    def __init__(self, session: str | None = None) -> None:
+        self.session = session or str(uuid.uuid4())
         root = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "sessions"
         now = datetime.datetime.now()
         folder = root / now.strftime("%Y/%m/%d")
@@ -254,14 +254,15 @@ class Pi:
 
 
 class Muse:
-    """Muse Code's part: a log of events."""
+    """Muse Code's part: a log of events, opened for each or, where it is to be, held."""
 
-    def __init__(self) -> None:
-        self.session = str(uuid.uuid4())
+    def __init__(self, session: str | None = None, is_held: bool = False) -> None:
+        self.session = session or str(uuid.uuid4())
         root = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "muse" / "sessions"
         self.path = root / datetime.datetime.now().strftime("%Y/%m/%d") / self.session / "session.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.count = 0
+        self.held = self.path.open("a") if is_held else None
         self.write("runtime.session.metadata", {"record": {"workspace_root": os.getcwd(), "model_id": "poppy-5"}})
 
     def write(self, kind: str, payload: dict[str, Any]) -> None:

@@ -82,6 +82,52 @@ def test_an_agent_that_a_tool_started_is_a_child_in_a_process_of_its_own(bench: 
     assert read_maxima(trace, "Input tokens") == [107, 300]
 
 
+HELD = {
+    "codex": "agent = Codex('{0}'); agent.prompt(); agent.answer()",
+    "muse": "agent = Muse('{0}', is_held=True); agent.run('started', prompt='PROMPTWORD'); "
+    "agent.run('model_completed', model='poppy-5', usage={{'input': 100, 'output': 20}}, duration_ms=1)",
+}
+
+
+@pytest.mark.parametrize("harness", ["codex", "muse"])
+def test_an_agent_that_holds_its_file_open_is_the_child_of_the_one_above_it(bench: Bench, harness: str) -> None:
+    """A shell is between the two; another's session of the same folder and time is nobody's."""
+    run = (
+        f"subprocess.run(['sh', '-c', '{harness}; true'], env={{**os.environ, 'FAKE_SCRIPT': 'inner.py'}}, check=True)"
+    )
+    inner = HELD[harness].format("inner-1") + "; say('inner'); wait()"
+    script = [
+        "import subprocess",
+        f"Path('inner.py').write_text({inner!r})",
+        HELD[harness].format("outer-1"),
+        f"say('outer'); wait(); {run}",
+    ]
+    running = bench.start("\n".join(script), harness=harness)
+    running.expect("outer")
+    stranger = HELD[harness].format("stranger-1") + "; say('ready'); wait()"
+    other = subprocess.Popen(
+        [str(bench.folder / "bin" / harness)], cwd=bench.work, env=bench.environment(stranger), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"ready\n"
+    bench.wait_for(b"outer-1")
+    running.go_on()
+    running.expect("inner")
+    bench.wait_for(b"inner-1")
+    running.go_on()
+    ran = running.finish()
+    other.communicate(b"\n")
+    assert (ran.code, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[-1] == "out.pftrace: 1 sessions, 1 children, 2 responses, 0 tool calls"
+    trace = bench.read()
+    above, below = trace.one("profile (1)"), trace.one("profile (2)")
+    assert (above.args["session_id"], below.args["session_id"]) == ("outer-1", "inner-1")
+    assert (above.args.get("parent_session"), below.args["parent_session"]) == (None, "outer-1")
+    assert len({row.process.pid for row in trace.descriptors.values() if row.HasField("process")}) == 2
+    assert read_maxima(trace, "Input tokens") == [100, 100]
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_session_is_seen_as_soon_as_its_process_writes_its_file(tmp_path: Path, is_there: bool) -> None:
     """Nobody waits for a second to pass, so that one which lives for less is seen too; also the first of all."""

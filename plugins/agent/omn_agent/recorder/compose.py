@@ -20,6 +20,7 @@ from omn_agent.recorder.clock import Timeline
 from omn_agent.recorder.correlate import apply_events
 from omn_agent.recorder.findings import Findings, Window
 from omn_agent.recorder.journal_content import JournalContent
+from omn_agent.recorder.process_events import place_sessions
 from omn_agent.recorder.retime import retime
 from omn_agent.recorder.windows import cut_session, list_windows, make_segment_ids, make_snap
 from omn_agent.recording import Capture, Process, Recording
@@ -62,6 +63,7 @@ def compose(content: JournalContent) -> Composed:
         retime(session, timeline.compute_monotonic)
         findings.sessions[session.session_id] = session
     apply_events(findings, content.events)
+    place_sessions(findings, _find_owners(findings, content), content.parents)
     _count(findings, content, account)
     recording = Recording(
         content.harness,
@@ -117,6 +119,15 @@ def _is_named(path: Path, sessions: set[str | None]) -> bool:
 
 def _is_below(path: Path, parent: Path) -> bool:
     return parent.with_suffix("") in path.parents or (parent.name == "session.jsonl" and parent.parent in path.parents)
+
+
+def _find_owners(findings: Findings, content: JournalContent) -> dict[str, int]:
+    """Return the process of each session: that which had its file open, or that which its own events are of."""
+    named = {path: [name for name in findings.sessions if _is_named(path, {name})] for path in content.owners}
+    owners = {name: content.owners[path] for path, names in named.items() for name in names}
+    if findings.harness in _THREADED:
+        owners |= {name: rows[0].pid for name, rows in findings.windows.items() if rows and rows[0].pid is not None}
+    return owners
 
 
 def _list_folders(content: JournalContent, path: Path) -> set[str | None]:
@@ -195,9 +206,12 @@ def _make_capture(
     if findings.is_cut and window.closed_ns is None:
         capture.end_ns = capture.stop_reason = None
     launched = next(iter(content.starts), None)
-    pid = launched if window.pid is None or findings.harness not in _THREADED else window.pid
+    pid = findings.processes.get(session.session_id, launched)
+    if findings.harness in _THREADED and window.pid is not None:
+        pid = window.pid
     if pid is not None:
-        is_own = session.parent_session is None or pid != launched
+        parent = session.parent_session
+        is_own = parent is None or pid != findings.processes.get(parent, launched)
         is_main = findings.harness in _THREADED and is_own
         capture.process = Process(pid, pid if is_main else None, content.starts.get(pid))
         if is_own:

@@ -38,6 +38,8 @@ class Findings:
     is_cut: bool = False
     sessions: dict[str, Session] = attrs.field(factory=dict)
     windows: dict[str, list[Window]] = attrs.field(factory=dict)
+    processes: dict[str, int] = attrs.field(factory=dict)
+    """The process that each session is in, where that is known."""
     health: dict[str, int] = attrs.field(factory=dict)
     placed: list[Prompt] = attrs.field(factory=list)
     """The prompts of which an event has said when they began."""

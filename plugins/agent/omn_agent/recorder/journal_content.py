@@ -28,7 +28,11 @@ class JournalContent:
     events: list[HarnessEvent] = attrs.field(factory=list)
     records: dict[Path, list[dict[str, Any]]] = attrs.field(factory=dict)
     owned: dict[Path, str] = attrs.field(factory=dict)
+    owners: dict[Path, int] = attrs.field(factory=dict)
+    """The processes that had a session file open."""
     starts: dict[int, int] = attrs.field(factory=dict)
+    parents: dict[int, int] = attrs.field(factory=dict)
+    """Of a process with a session the nearest above it that has one as well."""
     samples: dict[int, list[tuple[int, int, int]]] = attrs.field(factory=dict)
     """Of each process the memory and the CPU time, by when they were read."""
     depths: list[tuple[int, int]] = attrs.field(factory=list)
@@ -95,10 +99,8 @@ def _take(content: JournalContent, record: dict[str, Any], paths: dict[int, Path
         paths[record["f"]] = Path(record["path"])
     elif kind == "line" and record.get("f") in paths:
         content.records.setdefault(paths[record["f"]], []).append(get_object(record, "r"))
-    elif kind == "owned":
-        content.owned.setdefault(Path(record["path"]), record["how"])
-    elif kind == "process":
-        content.starts[record["pid"]] = record["start_ns"]
+    elif kind in ("owned", "process"):
+        _take_owner(content, record)
     elif kind in ("sample", "queue"):
         _take_reading(content, record, stamp_ns or 0)
     elif kind == "machine":
@@ -109,6 +111,17 @@ def _take(content: JournalContent, record: dict[str, Any], paths: dict[int, Path
         content.degradations.append(str(record.get("text")))
     elif kind == "end":
         content.end = record
+
+
+def _take_owner(content: JournalContent, record: dict[str, Any]) -> None:
+    if record["k"] == "process":
+        content.starts[record["pid"]] = record["start_ns"]
+        if record["parent"] is not None:
+            content.parents[record["pid"]] = record["parent"]
+    else:
+        content.owned.setdefault(Path(record["path"]), record["how"])
+        if record["pid"] is not None:
+            content.owners[Path(record["path"])] = record["pid"]
 
 
 def _take_reading(content: JournalContent, record: dict[str, Any], ts_ns: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from omn_agent.harness import Harness
 from omn_agent.recorder.clock import Timeline
@@ -49,6 +49,13 @@ def read_start_ticks(pid: int) -> int | None:
     """Return when a process started, in clock ticks since the boot; None where it is no more."""
     fields = _read_stat(pid)
     return None if fields is None else int(fields[19])
+
+
+def iter_ancestors(pid: int) -> Iterator[int]:
+    """Yield a process's parent, that one's parent and so on, as far as they are there: /proc/<pid>/stat, field 4."""
+    while (fields := _read_stat(pid)) is not None and int(fields[1]) > 0:
+        pid = int(fields[1])
+        yield pid
 
 
 def read_usage(pid: int) -> tuple[int, int] | None:

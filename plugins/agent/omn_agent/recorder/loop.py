@@ -19,7 +19,7 @@ from omn_agent.recorder.clock import Reading, Timeline, read_clocks
 from omn_agent.recorder.event import EventSource, HarnessEvent
 from omn_agent.recorder.follow import Follower
 from omn_agent.recorder.journal import Journal
-from omn_agent.recorder.launch import read_start, read_usage, reap
+from omn_agent.recorder.launch import iter_ancestors, read_start, read_usage, reap
 from omn_agent.recorder.places import Places, find_open_files, list_children
 from omn_agent.recorder.signals import Wakeup
 from omn_core.api import Launched, OmnError
@@ -91,18 +91,19 @@ class Recorder:
         if pid is not None:
             self._note_process(pid)
 
-    def _own(self, path: Path, how: str) -> None:
-        """Keep that a session file is the launched harness's beyond doubt, and how that is known."""
+    def _own(self, path: Path, how: str, pid: int | None = None) -> None:
+        """Keep that a session file is the launched harness's beyond doubt, how that is known, and whose it is."""
         if path not in self._owned:
             self._owned.add(path)
-            self.journal.add("owned", path=str(path), how=how)
+            self.journal.add("owned", path=str(path), how=how, pid=pid)
 
     def _note_process(self, pid: int) -> None:
         if pid not in self._processes:
             self._processes.add(pid)
             start_ns = read_start(pid, Timeline(self.readings))
+            parent = next((found for found in iter_ancestors(pid) if found in self._processes), None)
             if start_ns is not None:
-                self.journal.add("process", pid=pid, start_ns=start_ns)
+                self.journal.add("process", pid=pid, start_ns=start_ns, parent=parent)
 
     def _look(self, is_last: bool = False) -> None:
         """Read what the session files have grown by.
@@ -140,9 +141,10 @@ class Recorder:
         self._seconds += 1
         for source in self.sources:
             self._receive(source)
-        if self.places.harness is Harness.CODEX:  # the others open their files for each line alone
-            for path in find_open_files(self.launched.pid, self.places.get_root()):
-                self._own(path, "descriptor")
+        if self.places.harness in (Harness.CODEX, Harness.MUSE):  # the others open their files for each line alone
+            for path, pid in find_open_files(self.launched.pid, self.places.get_root()).items():
+                self._note_process(pid)
+                self._own(path, "descriptor", pid)
         self._look()
         self._sample()
         if self._seconds % _CLOCKS_EVERY_S == 0:

@@ -76,15 +76,18 @@ def list_children(path: Path) -> list[Path]:
     return [found for pattern in patterns for found in _glob(folder, pattern)]
 
 
-def find_open_files(pid: int, root: Path) -> set[Path]:
-    """Return the session files that a process or a descendant of it has open for writing: its own without a doubt."""
-    found = set()
+def find_open_files(pid: int, root: Path) -> dict[Path, int]:
+    """Return the session files that a process or a descendant of it has open for writing, each with that process.
+
+    They are its own without a doubt.
+    """
+    found: dict[Path, int] = {}
     for process in iter_tree(pid):
         try:
             for descriptor in Path(f"/proc/{process}/fd").iterdir():
                 target = descriptor.readlink()
                 if target.suffix == ".jsonl" and root in target.parents and _is_writable(process, descriptor.name):
-                    found.add(target)
+                    found.setdefault(target, process)
         except OSError:  # it ended meanwhile
             continue
     return found

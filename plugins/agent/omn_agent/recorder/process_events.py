@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from omn_agent.importing.fields import find_count, find_text
 from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.findings import Findings, Window
 
 ENDED = "process-exit"
+
+
+def place_sessions(findings: Findings, owners: Mapping[str, int], parents: Mapping[int, int]) -> None:
+    """Say which process each session is in; one whose process descends from another session's is that one's child.
+
+    `owners` are the processes of sessions, `parents` has of each process the one above it. Of several sessions that
+    follow one another in the process above, it is the child of the last that had begun.
+    """
+    findings.processes |= owners
+    mains = [name for name in findings.processes if findings.sessions[name].parent_session is None]
+    mains.sort(key=lambda name: findings.sessions[name].first_ns or 0)
+    for at, name in enumerate(mains):
+        above = parents.get(findings.processes[name])
+        before = [other for other in mains[:at] if above is not None and findings.processes[other] == above]
+        if before:
+            findings.sessions[name].parent_session = before[-1]
 
 
 def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
