@@ -41,6 +41,7 @@ def omn_collectors() -> list[CollectorRow]:
         *_trace_calls("io.syscall", "Transfers"),
         *_trace_calls("io.fsync", "Syncs"),
         CollectorRow("io.writeback", "bpf:raw_tp", "omn_io.writeback:Writeback"),
+        CollectorRow("io.writeback", "bpf:tp", "omn_io.writeback:Writeback"),
         CollectorRow("io.pressure", "fs:proc:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow("io.pressure", "fs:cgroup2:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow(

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from event_backends import RECORDED, needs_records
 from omn_io.writeback import Writeback
 from omn_kernel.mounts import read_mounts
 from omn_kernel.privileges import read_privileges
@@ -27,6 +28,12 @@ def _privileged() -> None:
         pytest.skip("this process is without CAP_BPF")
 
 
+def find_kind(path: Path) -> str:
+    """Find what kind of file system a file is on."""
+    mounts = (one for one in read_mounts("/") if path.is_relative_to(one.point))
+    return max(mounts, key=lambda one: len(one.point)).kind
+
+
 def sync_pages(path: Path, pages: int) -> None:
     """Make pages of a file dirty, and sync its file system."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT)
@@ -38,9 +45,8 @@ def sync_pages(path: Path, pages: int) -> None:
 @pytest.mark.spec("IO-1", "SRC-3")
 def test_synced_pages_are_told_by_file_and_by_who_asked(catalog: Catalog, tmp_path: Path) -> None:
     """Each page once; a worker writes them, and what the sync asked for is its caller's."""
-    kind = max((one for one in read_mounts("/") if tmp_path.is_relative_to(one.point)), key=lambda one: len(one.point))
-    if kind.kind in ("tmpfs", "ramfs"):
-        pytest.skip(f"{tmp_path} is on {kind.kind}, which writes nothing back")
+    if find_kind(tmp_path) in ("tmpfs", "ramfs"):
+        pytest.skip(f"{tmp_path} is on {find_kind(tmp_path)}, which writes nothing back")
     resolved = resolve_onto(
         catalog.entries["io.writeback"], "bpf:raw_tp", bind_machine().target, keys=("file", "dev", "task", "comm")
     )
@@ -56,6 +62,41 @@ def test_synced_pages_are_told_by_file_and_by_who_asked(catalog: Catalog, tmp_pa
     assert any(row["reason"] == "sync" for row in driver.rows)
     assert all(row["time_ns"] > 0 and row["inodes"] == 1 for row in driver.rows)
     assert driver.collector.losses().is_empty
+
+
+@needs_records
+@pytest.mark.spec("IO-1", "SRC-3", "KRN-3")
+def test_records_tell_of_the_same_pages(catalog: Catalog, tmp_path: Path) -> None:
+    """By device and reason, with who asked for a sync, as the kernel's types do, less what was passed over."""
+    if find_kind(tmp_path) in ("tmpfs", "ramfs"):
+        pytest.skip(f"{tmp_path} is on {find_kind(tmp_path)}, which writes nothing back")
+    machine, keys = bind_machine(), ("dev", "task", "comm")
+    with (
+        Driver(
+            Writeback(), resolve_onto(catalog.entries["io.writeback"], "bpf:raw_tp", machine.target, keys=keys), machine
+        ) as typed,
+        Driver(
+            Writeback(), resolve_onto(catalog.entries["io.writeback"], RECORDED, machine.target, keys=keys), machine
+        ) as single,
+    ):
+        for number in range(4):
+            sync_pages(tmp_path / f"recorded-{number}", PAGES)
+        for driver in (typed, single):
+            driver.sample()
+    skipped = single.collector.losses().skipped
+    # Those of the syncs: another task of the machine may write something between the two drivers' ends.
+    wanted, found = (
+        [row for row in driver.rows if row["reason"] == "sync" and row.get("task") == os.getpid()]
+        for driver in (typed, single)
+    )
+    assert len(wanted) >= 4
+    assert len(wanted) - skipped <= len(found) <= len(wanted)
+    assert sum(row["pages"] for row in wanted) >= 4 * PAGES
+    assert skipped or [row["pages"] for row in found] == [row["pages"] for row in wanted]
+    assert all(row["time_ns"] > 0 and row["inodes"] == 1 for row in found)
+    assert {row["comm"] for row in found} <= {row["comm"] for row in wanted}
+    assert len({row["dev"] for row in found}) == 1
+    assert not {"file", "proc", "ppid"} & single.rows[0].keys()
 
 
 def test_a_program_is_refused_with_what_serves_it(omn: Command) -> None:

@@ -65,6 +65,7 @@ def test_each_sync_names_its_file(drive: Any) -> None:
     with (
         drive("io.fsync", "bpf:raw_tp", bind_processes(os.getpid()), "op", "file", mode="trace") as syncs,
         drive("io.writeback", "bpf:raw_tp", bind_machine(), "file", "dev", "task", mode="trace") as written,
+        drive("io.writeback", "bpf:tp", bind_machine(), "dev", "task", mode="trace") as recorded,
     ):
         os.write(file, bytes(PAGE))
         os.fsync(file)
@@ -72,11 +73,14 @@ def test_each_sync_names_its_file(drive: Any) -> None:
         assert ctypes.CDLL(None).syncfs(file) == 0
         syncs.sample()
         written.sample()
+        recorded.sample()
     os.close(file)
     assert [row["op"] for row in find_named(syncs.rows, path)] == ["fsync", "syncfs"]
     rows = find_named(written.rows, path, MOUNTED)
     assert sum(row["pages"] for row in rows) == 3
     assert os.getpid() in {row["task"] for row in rows if row["reason"] == "sync"}
+    asked = [row for row in recorded.rows if row["reason"] == "sync" and row.get("task") == os.getpid()]
+    assert sum(row["pages"] for row in asked) >= 3
 
 
 @pytest.mark.spec("KRN-9")

@@ -18,17 +18,17 @@ from omn_core.plugins import Registry
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
 
 ASKED, TAKEN = 7_000, 3_000
-Trace = Callable[[str, BoundTarget], Driver]
+Trace = Callable[..., Driver]
 
 
 @pytest.fixture
 def trace(registry: Registry, catalog: Catalog) -> Trace:
     """Make the driver of a source through its programs, its answer every event with all of its fields."""
 
-    def make(source: str, target: BoundTarget) -> Driver:
-        resolved = resolve_onto(catalog.entries[source], "bpf:raw_tp", target.target, mode="trace")
+    def make(source: str, target: BoundTarget, backend: str = "bpf:raw_tp") -> Driver:
+        resolved = resolve_onto(catalog.entries[source], backend, target.target, mode="trace")
         resolved = attrs.evolve(resolved, emits=(EmitSpec("raw"),))
-        return Driver(registry.load(registry.collectors[source, "bpf:raw_tp"].factory)(), resolved, target)
+        return Driver(registry.load(registry.collectors[source, backend].factory)(), resolved, target)
 
     return make
 
@@ -103,3 +103,27 @@ def test_connections_and_packets_are_seen_by_programs(trace: Trace) -> None:
     assert lost in (Counter({"NO_SOCKET": 20}), Counter({None: 20}))
     assert {row["dir"] for row in softirqs.rows} >= {"rx"}
     assert all(driver.collector.losses().skipped == 0 for driver in (connects, lifetimes, retransmits, drops, softirqs))
+
+
+@pytest.mark.spec("KRN-9", "NET-1", "SRC-4")
+def test_connections_are_told_by_records(trace: Trace) -> None:
+    """Both ends of those of both protocols, how each began, ended and whose it is, and one that is asked for again."""
+    me = os.getpid()
+    with (
+        trace("net.tcp.lifetime", bind_processes(me), "bpf:tp") as lifetimes,
+        trace("net.tcp.retransmit", bind_processes(me), "bpf:tp") as retransmits,
+    ):
+        ports = [exchange("127.0.0.1"), exchange("::1")]
+        again = ask_again()
+        for driver in (lifetimes, retransmits):
+            driver.sample()
+    whole = [row for row in lifetimes.rows if {row["local_port"], row["remote_port"]} & set(ports)]
+    told = {(row["opened"], row["remote_address"], row["state"], row["attributed"], row["pid"]) for row in whole}
+    assert told == {
+        end
+        for address in ("127.0.0.1", "::1")
+        for end in (("asked", address, "FIN_WAIT2", "SYN_SENT", me), ("taken", address, "LAST_ACK", "LAST_ACK", me))
+    }
+    assert len(whole) == len(told)
+    sent_again = [row for row in retransmits.rows if row.get("remote_port") == again]
+    assert {(row["state"], row["segments"], row["pid"]) for row in sent_again} == {("SYN_SENT", 1, me)}

@@ -74,6 +74,10 @@ RECORDED = {
     "tcp_rcv_space_adjust": Recorded("tcp", {0: "skaddr"}),
     "tcp_retransmit_skb": Recorded("tcp", {0: "skaddr"}),
     "tcp_retransmit_synack": Recorded("tcp", {0: "skaddr", 1: "req"}),
+    **{
+        f"writeback_{name}": Recorded("writeback", {})
+        for name in ("queue", "exec", "start", "written", "single_inode_start", "single_inode")
+    },
     "kfree_skb": Recorded("skb", {1: "location", 2: "reason"}),
     "sched_move_numa": Recorded("sched", {0: _CURRENT, 1: "src_cpu", 2: "dst_cpu"}),
     "sched_swap_numa": Recorded("sched", {0: _SOURCE, 1: "src_cpu", 3: "dst_cpu"}),
