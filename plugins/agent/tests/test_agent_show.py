@@ -391,6 +391,14 @@ def test_memory_is_of_the_agents_events_and_not_of_the_file(tmp_path: Path) -> N
     assert peak < 12 << 20
 
 
+def test_a_file_of_more_than_memory_should_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many events of agents there are, in a sentence, before they are all held."""
+    path = write(tmp_path / "a.pftrace", make_parent())
+    monkeypatch.setattr("omn_agent.reading.events.MOST_EVENTS", 20)
+    with pytest.raises(RequestError, match="holds more than 20 events of agents"):
+        read_captures([path])
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_bytes_are_an_answer_or_a_refusal(tmp_path: Path, data: st.DataObject) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ COUNTERS = {
 }
 """Counters that are read, by the labels of today and the keys of older recordings."""
 
-MOST_EVENTS = 4_000_000
-"""More events of agents are not held in memory."""
+MOST_EVENTS = 1_000_000
+"""More events of agents are not held in memory: they take some 600 bytes each."""
 
 _AGENT = re.compile(r"(pi|claude|codex|muse|agentprof)(\.|$)|omn\.machine$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -64,9 +65,9 @@ class Event:
     kind: int
     track: int
     name: str | None
-    categories: list[str]
+    categories: tuple[str, ...]
     args: dict[str, Any]
-    flows: list[int]
+    flows: tuple[int, ...]
 
 
 @attrs.define
@@ -157,19 +158,20 @@ class _Decoding:
         if event.type == _COUNTER:
             self.take_counter(event, track, place, packet.timestamp)
             return
-        categories = [*map(get_text, event.categories), *(state.categories.get(iid, "") for iid in event.category_iids)]
+        plain = map(get_text, event.categories)
+        categories = tuple(map(sys.intern, (*plain, *(state.categories.get(iid, "") for iid in event.category_iids))))
         if track not in self.agents:
             if not any(map(_AGENT.match, categories)):
                 step = 1 if event.type == BEGIN else -1 if event.type == END else 0
                 self.depths[track] = max(self.depths.get(track, 0) + step, 0)
                 return
             self.agents.add(track)
-        name = get_text(event.name) or state.names.get(event.name_iid)
+        name = sys.intern(get_text(event.name) or state.names.get(event.name_iid) or "") or None
         args = {
             normalise(get_text(row.name) or state.annotations.get(row.name_iid, "")): _read_value(row, state)
             for row in event.debug_annotations
         }
-        flows = [*event.flow_ids, *event.terminating_flow_ids]
+        flows = (*event.flow_ids, *event.terminating_flow_ids)
         self.raw.append((*place, Event(packet.timestamp, event.type, track, name, categories, args, flows)))
 
     def take_counter(self, event: Any, track: int, place: tuple[int, int], ts_ns: int) -> None:
@@ -184,6 +186,7 @@ class _Decoding:
         for machine, clock, event in self.raw:
             event.ts_ns = self.get_wall(machine, clock, event.ts_ns)
             self.found.events.append(event)
+        self.raw.clear()
         self.found.events.sort(key=lambda event: event.ts_ns)
         for machine, clock, ts_ns, track, value in self.counted:
             self.found.counters.setdefault(track, []).append((self.get_wall(machine, clock, ts_ns), value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -19,12 +19,33 @@ class Group:
     members: list[ReadCapture] = attrs.field(factory=list)
 
 
+@attrs.define
+class _Index:
+    """Who has which id, who launched which session, and whose launches sent which flow of a file."""
+
+    named: dict[str, list[ReadCapture]] = attrs.field(factory=dict)
+    launched: dict[str, list[ReadCapture]] = attrs.field(factory=dict)
+    sent: dict[tuple[str, int], list[ReadCapture]] = attrs.field(factory=dict)
+
+    def add(self, capture: ReadCapture) -> None:
+        """Take in a capture."""
+        for name in {capture.session_id, capture.get_text("native_session_id")} - {None}:
+            self.named.setdefault(str(name), []).append(capture)
+        for child in _list_launched(capture):
+            self.launched.setdefault(child, []).append(capture)
+        for flow in _list_sent(capture):
+            self.sent.setdefault((capture.file, flow), []).append(capture)
+
+
 def make_groups(captures: Sequence[ReadCapture]) -> list[Group]:
     """Return a group for each capture that is nobody's child.
 
     A child whose parent is not there, is one of several that could be, or is its own descendant has a group of its own.
     """
-    parents = {capture: _find_parent(capture, captures) for capture in captures}
+    index = _Index()
+    for capture in captures:
+        index.add(capture)
+    parents = {capture: _find_parent(capture, index) for capture in captures}
     groups: dict[ReadCapture, Group] = {}
     for capture in captures:
         head = _find_head(capture, parents)
@@ -43,23 +64,19 @@ def _find_head(capture: ReadCapture, parents: dict[ReadCapture, ReadCapture | No
     return at
 
 
-def _find_parent(capture: ReadCapture, captures: Iterable[ReadCapture]) -> ReadCapture | None:
+def _find_parent(capture: ReadCapture, index: _Index) -> ReadCapture | None:
     """Return the one capture that this one is a child of: by the ids it says, that a launch returned, or by a flow.
 
     A flow leads from a launch to the first input of its child, and is of one file.
     """
     named = capture.get_text("parent_session")
-    others = [other for other in captures if other is not capture]
     if named is not None:
-        found = [other for other in others if named in (other.session_id, other.get_text("native_session_id"))]
+        found = index.named.get(named, [])
     else:
-        session, taken = capture.session_id, _list_taken(capture)
-        found = [
-            other
-            for other in others
-            if (session is not None and session in _list_launched(other))
-            or (other.file == capture.file and taken & _list_sent(other))
-        ]
+        found = [*index.launched.get(capture.session_id or "", [])]
+        for flow in _list_taken(capture):
+            found += index.sent.get((capture.file, flow), [])
+    found = [other for other in dict.fromkeys(found) if other is not capture]
     if len(found) > 1:  # a session that was recorded more than once: the one that ran when the child began
         start_ns = capture.span.start_ns
         found = [other for other in found if other.window[0] <= start_ns <= other.window[1]]

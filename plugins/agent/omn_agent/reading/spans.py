@@ -46,8 +46,8 @@ class Span:
     start_ns: int
     end_ns: int | None
     args: dict[str, Any]
-    categories: list[str]
-    flows: list[int]
+    categories: tuple[str, ...]
+    flows: tuple[int, ...]
     is_instant: bool = False
 
     @property
