@@ -31,21 +31,19 @@ from omn_agent.importing.session import (
 )
 from omn_agent.recording import TRANSCRIPT_OBSERVED, Compaction, Usage
 
-NOISE = frozenset(
-    {
-        "file-history-snapshot",
-        "queue-operation",
-        "attachment",
-        "summary",
-        "progress",
-        "custom-title",
-        "ai-title",
-        "agent-name",
-        "last-prompt",
-        "permission-mode",
-        "pr-link",
-        "tag",
-    }
+NOISE = (
+    "file-history-snapshot",
+    "queue-operation",
+    "attachment",
+    "summary",
+    "progress",
+    "custom-title",
+    "ai-title",
+    "agent-name",
+    "last-prompt",
+    "permission-mode",
+    "pr-link",
+    "tag",
 )
 """Kinds of lines that say nothing of what was done."""
 
@@ -217,7 +215,8 @@ def _take_assistant(reading: _Reading, session: Session, record: dict[str, Any],
 
 def _parse_usage(usage: dict[str, Any]) -> Usage:
     """Return a response's tokens. Input leaves the cache out; some versions split what was written and add no sum."""
-    split = [count for count in get_object(usage, "cache_creation").values() if isinstance(count, int)]
+    parts = get_object(usage, "cache_creation")
+    split = [count for name in parts if (count := find_count(parts, name)) is not None]
     flat = find_count(usage, "cache_creation_input_tokens")
     written = max(flat or 0, sum(split)) if split or flat is not None else None
     return make_usage(

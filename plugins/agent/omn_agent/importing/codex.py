@@ -16,6 +16,7 @@ import attrs
 from omn_agent.importing.codex_usage import Record, add_usage, find_replayed
 from omn_agent.importing.fields import (
     find_count,
+    find_milliseconds,
     find_text,
     get_content_text,
     get_object,
@@ -27,20 +28,17 @@ from omn_agent.importing.session import Session
 from omn_agent.recording import NATIVE_DURATION, TRANSCRIPT_OBSERVED, Compaction
 from omn_core.api import RequestError
 
-_ENVELOPES = frozenset(
-    {
-        "session_meta",
-        "turn_context",
-        "response_item",
-        "event_msg",
-        "compacted",
-        "token_usage_record",
-        "world_state",
-        "inter_agent_communication",
-    }
+_ENVELOPES = (
+    "session_meta",
+    "turn_context",
+    "response_item",
+    "event_msg",
+    "compacted",
+    "token_usage_record",
+    "world_state",
+    "inter_agent_communication",
 )
-_BARE = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
-_MILLISECOND = 1_000_000
+_BARE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
 INSTRUCTIONS = ("<", "# AGENTS.md")
 """How a user's message begins that nobody typed: instructions and the environment, put before the first turn."""
 
@@ -223,11 +221,14 @@ def _measure_tools(session: Session, records: Sequence[Record]) -> None:
         tool = session.tools.get(find_text(item, "id") or "")
         if kind != "event_msg" or payload.get("type") != "item_completed" or tool is None:
             continue
-        started_ms, completed_ms = find_count(payload, "started_at_ms"), find_count(payload, "completed_at_ms")
-        if started_ms is None or completed_ms is None or not 0 < started_ms <= completed_ms:
+        started_ns, completed_ns = (
+            find_milliseconds(payload, "started_at_ms"),
+            find_milliseconds(payload, "completed_at_ms"),
+        )
+        if started_ns is None or completed_ns is None or not 0 < started_ns <= completed_ns:
             continue
         called_ns = tool.start_ns
-        tool.start_ns, tool.end_ns = started_ms * _MILLISECOND, completed_ms * _MILLISECOND
+        tool.start_ns, tool.end_ns = started_ns, completed_ns
         tool.dispatch_ns = None if called_ns is None else max(tool.end_ns - called_ns, 0)
         tool.duration_ns, tool.timing = tool.end_ns - tool.start_ns, NATIVE_DURATION
         code = find_count(item, "exit_code")

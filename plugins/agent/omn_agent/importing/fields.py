@@ -7,11 +7,14 @@ import json
 from typing import Any
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MOST_NS = 1 << 63
+_MOST_COUNT = 1 << 53
+_MILLISECOND = 1_000_000
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def parse_time(value: Any) -> int | None:
-    """Return an ISO time as nanoseconds since the epoch, None where it is none. A time without a zone is UTC."""
+    """Return an ISO time as nanoseconds since the epoch, None where it is none that fits. One without a zone is UTC."""
     if not isinstance(value, str):
         return None
     try:
@@ -20,7 +23,8 @@ def parse_time(value: Any) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return (moment - _EPOCH) // _MICROSECOND * 1000
+    ts_ns = (moment - _EPOCH) // _MICROSECOND * 1000
+    return ts_ns if 0 <= ts_ns < _MOST_NS else None
 
 
 def get_object(value: Any, *names: str) -> dict[str, Any]:
@@ -40,12 +44,18 @@ def find_text(value: Any, *names: str) -> str | None:
 
 
 def find_count(value: Any, *names: str) -> int | None:
-    """Return the first of some fields that is a count."""
+    """Return the first of some fields that is a count, below 2^53: past it no reader of JSON keeps a number."""
     for name in names:
         found = value.get(name) if isinstance(value, dict) else None
-        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST_COUNT:
             return found
     return None
+
+
+def find_milliseconds(value: Any, name: str) -> int | None:
+    """Return a field of milliseconds as nanoseconds, None where it is none that fits a trace."""
+    found = find_count(value, name)
+    return found * _MILLISECOND if found is not None and found * _MILLISECOND < _MOST_NS else None
 
 
 def get_items(value: Any) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ import attrs
 
 from omn_agent.importing.fields import (
     find_count,
+    find_milliseconds,
     find_text,
     get_content_text,
     get_items,
@@ -197,9 +198,9 @@ def _take_completed(reading: _Reading, session: Session, event: dict[str, Any], 
         model = known[0][1].model if known else None
     session.configure(ts_ns, model=model)
     response = session.add_response(ts_ns, model, usage, stop_reason=find_text(event, "finish_reason"))
-    duration_ms = find_count(event, "duration_ms")
-    if duration_ms is not None:
-        response.start_ns = ts_ns - duration_ms * 1_000_000
+    duration_ns = find_milliseconds(event, "duration_ms")
+    if duration_ns is not None and duration_ns <= ts_ns:
+        response.start_ns = ts_ns - duration_ns
         response.timing = NATIVE_DURATION
         session.note_time(response.start_ns)
     if usage.input_tokens is not None:

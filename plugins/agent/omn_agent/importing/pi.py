@@ -15,6 +15,7 @@ from omn_export.perfetto.annotations import compute_units
 
 from omn_agent.importing.fields import (
     find_count,
+    find_milliseconds,
     find_text,
     get_content_text,
     get_items,
@@ -26,7 +27,7 @@ from omn_agent.importing.session import Session, make_usage
 from omn_agent.recording import TRANSCRIPT_OBSERVED, Compaction, Tool, Usage, Workflow
 from omn_core.api import RequestError
 
-QUIET = frozenset({"custom", "custom_message", "hookMessage", "label", "session_info", "context_edit"})
+QUIET = ("custom", "custom_message", "hookMessage", "label", "session_info", "context_edit")
 """Entries that say nothing of what was done."""
 _EXECUTABLE = re.compile(r"[\w./+-]{1,100}")
 _VERSIONS = (1, 2, 3)
@@ -218,7 +219,6 @@ def _take_result(session: Session, message: dict[str, Any], ts_ns: int) -> None:
 
 def _add_nested(session: Session, row: dict[str, Any], call_id: str, parent: str, ts_ns: int) -> None:
     """Add a nested call, of which its length is known and no stamp: it was complete when its parent was."""
-    duration_ms = find_count(row, "durationMs")
     status = find_text(row, "status")
     session.tools[call_id] = Tool(
         find_text(row, "name", "toolName") or "tool",
@@ -227,7 +227,7 @@ def _add_nested(session: Session, row: dict[str, Any], call_id: str, parent: str
         ts_ns,
         parent_call_id=parent,
         is_error=None if status is None else status not in ("ok", "success", "completed"),
-        duration_ns=None if duration_ms is None else duration_ms * 1_000_000,
+        duration_ns=find_milliseconds(row, "durationMs"),
         timing=TRANSCRIPT_OBSERVED,
     )
 
