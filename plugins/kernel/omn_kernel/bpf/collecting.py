@@ -148,6 +148,13 @@ class ProgramCollector(CollectorBase, ABC):
         missed = Losses(dropped=sum(count for count, _ in lost), reasons=reasons)
         self._missed = self.programs.add_skipped(missed)
 
+    def note_unseen(self, count: int) -> None:
+        """Lose events that the kernel counted and no program saw, but those whose programs it passed over."""
+        unseen = count - self._missed.skipped
+        if unseen > 0:
+            reasons = (*self._missed.reasons, f"{unseen} were counted by the kernel and passed no tracepoint")
+            self._missed = attrs.evolve(self._missed, dropped=self._missed.dropped + unseen, reasons=reasons)
+
     def let_go(self) -> None:
         """Close the programs and what was held, in the end or after a refusal."""
         self.programs.close()

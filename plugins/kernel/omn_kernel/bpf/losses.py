@@ -7,7 +7,7 @@ import numpy as np
 from omn_kernel.bpf.assembly import Assembly, Record
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.registers import R1, R2
+from omn_kernel.bpf.registers import R1, R2, Register
 
 _COUNT = np.dtype([("lost", np.uint64)])
 
@@ -18,10 +18,13 @@ class LostCounter(Map):
     def __init__(self) -> None:
         super().__init__(MapType.ARRAY, "lost", np.uint32, _COUNT, 1)
 
-    def emit_count(self, program: Assembly) -> None:
-        """Emit what counts one more. R1 and R2 hold nothing of the program's after it."""
+    def emit_count(self, program: Assembly, count: Register | int = 1) -> None:
+        """Emit what counts one more, or as many as a register of R6 to R9 says.
+
+        R1 and R2 hold nothing of the program's after it.
+        """
         program.point_into(R1, self)
-        program.move(R2, 1)
+        program.move(R2, count)
         program.add_to(Record(R1, self.value), "lost", R2)
 
     def read_count(self) -> int:

@@ -40,6 +40,7 @@ class TracedPrograms(ProgramCollector, ABC):
         """Find what the answer shows of a task, and open what needs no target."""
         self.task_fields = TaskFields(resolved, {label.name for label in self.tracer.labels})
         self._own_fields: Mapping[str, int] = {}
+        self._made_before: int | None = None
         super().prepare(resolved, context)
 
     @abstractmethod
@@ -57,10 +58,18 @@ class TracedPrograms(ProgramCollector, ABC):
         self.tracer.load(self)
         self.task_fields.look()
 
+    def attach(self, target: BoundTarget) -> None:
+        """Attach, and read how much the kernel itself has counted."""
+        super().attach(target)
+        self._made_before = self.tracer.read_made()
+
     def detach(self) -> None:
-        """Keep what the tracer tells of at the end."""
+        """Keep what the tracer tells of at the end, and what the kernel counted beside what programs saw."""
+        made = self.tracer.read_made()
         super().detach()
         self._own_fields = self.tracer.read_fields()
+        if made is not None and self._made_before is not None:
+            self.note_unseen(made - self._made_before - self.tracer.read_seen())
 
     def fields(self) -> Mapping[str, int]:
         """Return what is told of the events, and what the tracer tells of those that are none."""

@@ -97,6 +97,18 @@ class Tracer(ABC):
     def load(self, tracing: Tracing) -> None:
         """Load the programs, those first that others rely on."""
 
+    def read_made(self) -> int | None:
+        """Read how many events of the target there ever were by the kernel's own count; None where it keeps none.
+
+        It is asked once the programs are attached, and before they are detached: what it grew by and no program saw is
+        lost.
+        """
+        return None
+
+    def read_seen(self) -> int:
+        """Read how many events the programs saw, where the kernel keeps a count of its own."""
+        return 0
+
     def read_fields(self) -> Mapping[str, int]:
         """Read what the answer tells of beside its events, when the programs are detached; nothing by itself."""
         return {}

@@ -15,26 +15,35 @@ from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.tracing import ABSENT, Label, Tracer, Tracing
+from omn_kernel.polled import read_file
+from omn_kernel.procfs.interrupts import parse_counts, parse_interrupts
 
 from omn_sched.softirqs import SOFTIRQS, name_softirq
 
-_SERVED = np.dtype([("begun_ns", np.uint64), ("raised_ns", np.uint64), ("waited_ns", np.int64)])
+_SERVED = np.dtype([("begun_ns", np.uint64), ("raised_ns", np.uint64), ("waited_ns", np.int64), ("ended", np.uint64)])
 _PLACE = np.dtype([("place", np.uint32)])
 _INTEGER = 0x7FFFFFFF
 _NAME_BYTES = 32
 
 
 class ServedInterrupts(Tracer):
-    """What a cpu serves, one at a time: nothing of its kind comes between. `places` is how many a cpu may be in."""
+    """What a cpu serves, one at a time: nothing of its kind comes between. `places` is how many a cpu may be in.
+
+    `counts` is the file in which the kernel counts them itself. What comes over a task that it hides from tracepoints
+    is in that count alone.
+    """
 
     places = 1
     tracepoint: str
+    counts: str
     served = _SERVED
 
     def load(self, tracing: Tracing) -> None:
         """Load what sees one begun and done with, the end first."""
         self._served = tracing.hold(Map(MapType.PERCPU_ARRAY, "served", _PLACE, self.served, self.places))
         self._unknown = tracing.hold(LostCounter())
+        keeper = tracing.tasks.filter
+        self._cpus = keeper.cpus if isinstance(keeper, OnCpus) else ()
         tracing.load_event(f"{self.tracepoint}_exit", lambda program: self.write_exit(program, tracing))
         tracing.load_event(f"{self.tracepoint}_entry", self.write_entry)
 
@@ -67,6 +76,9 @@ class ServedInterrupts(Tracer):
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
         served = Record(R8, self.served)
+        program.get(R1, served, "ended")
+        program.compute(R1, "+=", 1)
+        program.set(served, "ended", R1)
         program.get(R9, served, "begun_ns")
         program.jump_if(R9, "==", 0, "unknown")
         read_clock(program, R0)
@@ -96,6 +108,25 @@ class ServedInterrupts(Tracer):
     def describe(self, program: TaskAssembly, event: Record, served: Record) -> None:
         """Emit what sets the labels and the other values of an event, R9 holding when it began."""
 
+    def read_made(self) -> int:
+        """Read what the file counts of the target's cpus; of interrupts those of lines, which alone are served so."""
+        table = parse_interrupts(read_file("/", self.counts))
+        places = [place for place, cpu in enumerate(table.cpus) if not self._cpus or cpu in self._cpus]
+        return sum(
+            parse_counts(line, len(table.cpus))[place]
+            for label, line in table.lines.items()
+            if self.is_counted(label)
+            for place in places
+        )
+
+    def is_counted(self, label: str) -> bool:
+        """Tell whether what a line of the file counts passes the tracepoint."""
+        return True
+
+    def read_seen(self) -> int:
+        """Read how many ended."""
+        return int(self._served.read().values["ended"].sum())
+
     def read_fields(self) -> Mapping[str, int]:
         """Return how many ended that had begun before anybody looked; they are in no event."""
         return {"begun_before": self._unknown.read_count()}
@@ -115,7 +146,12 @@ class LineInterrupts(ServedInterrupts):
     unit = "interrupts"
     labels = (Label("irq", spell=str), Label("description", f"S{_NAME_BYTES}"))
     tracepoint = "irq_handler"
+    counts = "/proc/interrupts"
     served = np.dtype([*_SERVED.descr, ("description", f"S{_NAME_BYTES}")])
+
+    def is_counted(self, label: str) -> bool:
+        """Tell a line's number from the name of what the architecture counts, which has no handler."""
+        return label.isdigit()
 
     def pass_over(self, program: TaskAssembly, otherwise: str) -> None:
         """Wait for the last handler of a line that devices share; no record tells which it is."""
@@ -151,6 +187,7 @@ class DeferredInterrupts(ServedInterrupts):
     unit = "softirqs"
     labels = (Label("softirq", spell=name_softirq),)
     tracepoint = "softirq"
+    counts = "/proc/softirqs"
     places = len(SOFTIRQS)
 
     def find(self, program: TaskAssembly) -> None:

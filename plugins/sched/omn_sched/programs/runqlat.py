@@ -9,23 +9,31 @@ that at it
 
 is what `run_delay` will be in a moment, and what that grew by since the thread last got a cpu is this wait.
 
+A switch may pass no tracepoint (`docs/limits.md`): the wait that it ended is in its thread's next, so that the total is
+the kernel's whatever was seen. How many there were the kernel's count of arrivals tells (`pcount`).
+
 The tracepoints' figure stands beside it: from the wakeup to the switch, by CLOCK_MONOTONIC. A thread that was made to
 give way was not woken, and has none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
-from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
+from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.bpf.task_states import TaskStates
 from omn_kernel.bpf.tracing import ABSENT, Tracer, Tracing
 
 from omn_sched.programs.queue_time import read_queue_time
 
-STATE = np.dtype([("waited_ns", np.uint64), ("woken_ns", np.uint64)])
-"""Of each thread: its `run_delay` when it last got a cpu, and when it was woken, 0 for not since then."""
+STATE = np.dtype([("waited_ns", np.uint64), ("woken_ns", np.uint64), ("arrivals", np.uint64)])
+"""Of each thread: its `run_delay` when it last got a cpu, when it was woken, 0 for not since then, and how often it had
+got a cpu then."""
 
 
 class RunQueueWaits(Tracer):
@@ -37,6 +45,7 @@ class RunQueueWaits(Tracer):
     def load(self, tracing: Tracing) -> None:
         """Load what forgets threads, what sees them woken, and what sees them get a cpu."""
         self.states = tracing.hold(TaskStates("waits", STATE))
+        self._merged = tracing.hold(LostCounter())
         tracing.load_states(self.states)
         tracing.load_tracepoint("sched_wakeup", lambda program: self.write_wakeup(program, tracing))
         tracing.load_tracepoint("sched_wakeup_new", lambda program: self.write_new(program, tracing))
@@ -70,6 +79,8 @@ class RunQueueWaits(Tracer):
         state = program.reserve(STATE)
         program.read_field(R1, R7, "task_struct", "sched_info.run_delay")
         program.set(state, "waited_ns", R1)
+        program.read_field(R1, R7, "task_struct", "sched_info.pcount")
+        program.set(state, "arrivals", R1)
         program.set(state, "woken_ns", R8)
         self.states.put(program, R7, state)
 
@@ -88,8 +99,10 @@ class RunQueueWaits(Tracer):
         tracing.tasks.filter.keep(program, R7, "done")
         self._read_waited(program)
         program.set(event, "wake_to_run_ns", ABSENT)
-        state = self.states.look_up(program, R7)
+        self.states.look_up(program, R7)
         program.jump_if(R0, "==", 0, "unknown")
+        program.move(R9, R0)
+        state = Record(R9, STATE)
         program.get(R1, state, "waited_ns")
         program.set(state, "waited_ns", R8)
         program.compute(R8, "-=", R1)
@@ -103,6 +116,7 @@ class RunQueueWaits(Tracer):
             read_clock(program, R0)
             program.compute(R0, "-=", R8)
             program.set(event, "wake_to_run_ns", R0)
+        self._count_merged(program, state)
         program.jump("measured")
 
         # It was queued before anybody looked: what it waited on this queue is all that can be known of the wait.
@@ -113,6 +127,9 @@ class RunQueueWaits(Tracer):
         program.set(event, "wait_ns", R9)
         first = program.reserve(STATE)
         program.set(first, "waited_ns", R8)
+        program.read_field(R1, R7, "task_struct", "sched_info.pcount")
+        program.compute(R1, "+=", 1)
+        program.set(first, "arrivals", R1)
         program.set(first, "woken_ns", 0)
         self.states.put(program, R7, first)
 
@@ -120,6 +137,21 @@ class RunQueueWaits(Tracer):
         tracing.write(program, event, R7, R6)
         program.label("done")
         program.leave(0)
+
+    def _count_merged(self, program: KernelAssembly, state: Record) -> None:
+        """Count how often the task in R7 got a cpu since it was last seen to, but for now, which is not counted yet."""
+        program.read_field(R8, R7, "task_struct", "sched_info.pcount")
+        program.get(R1, state, "arrivals")
+        program.move(R2, R8)
+        program.compute(R2, "+=", 1)
+        program.set(state, "arrivals", R2)
+        program.compute(R8, "-=", R1)
+        with program.when(R8, "s>", 0):
+            self._merged.emit_count(program, R8)
+
+    def read_fields(self) -> Mapping[str, int]:
+        """Return how many waits ended unseen, each in the event of its thread's next."""
+        return {"merged": self._merged.read_count()}
 
     def _read_waited(self, program: KernelAssembly) -> None:
         """Set R8 to all that the task in R7 ever waited; done where it is on no queue."""
