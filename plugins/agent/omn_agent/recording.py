@@ -141,6 +141,8 @@ class Tool:
     end_ns: int | None
     args: Any = None
     has_args: bool = False
+    args_length: int | None = None
+    """The UTF-16 units of an input that the harness keeps as a text: what is told of it without content."""
     is_error: bool | None = None
     middleware_is_error: bool | None = None
     updates: int | None = None

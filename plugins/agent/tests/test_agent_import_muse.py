@@ -118,6 +118,36 @@ def test_a_mirrored_child_counts_once_in_its_own_session(tmp_path: Path) -> None
     assert alone == {"s1": (2, 500, 50), "kid": (1, 40, 4)}
 
 
+@pytest.mark.spec("AGT-9")
+def test_what_a_log_lacks_is_counted_in_its_session(tmp_path: Path) -> None:
+    """Numbers that no event has, whoever's the mirrored ones are, and a child whose own log is not there."""
+    parent, child = Log("s1"), Log("kid")
+    rows = [child.run(600, "started", prompt="sub"), child.completed(1_200, (40, 4))]
+    begun = make_session(parent)
+    write_lines(tmp_path / "s1" / "session.jsonl", [*begun[:2], *rows, *begun[5:]])
+    (whole, kid) = sorted(read(tmp_path), key=lambda capture: capture.parent_session is not None)
+    assert (whole.fields["missing_journal_records"], whole.fields["unavailable_child_sessions"]) == (3, 1)
+    assert (kid.session_id, "missing_journal_records" in kid.fields) == ("kid", False)
+    write_lines(tmp_path / "s1" / "subagent" / "kid" / "session.jsonl", rows)
+    mirrored = [{**row, "sequence": number} for row, number in zip(rows, (3, 4), strict=True)]
+    write_lines(tmp_path / "s1" / "session.jsonl", [*begun[:2], *mirrored, *begun[4:]])
+    for capture in read(tmp_path):
+        assert not {"missing_journal_records", "unavailable_child_sessions"} & capture.fields.keys()
+
+
+@pytest.mark.spec("AGT-8")
+def test_without_content_the_length_of_an_input_stays(tmp_path: Path) -> None:
+    """Muse keeps an input as a text, whose units are counted; with content the input itself is there."""
+    write_lines(tmp_path / "s1" / "session.jsonl", make_session(Log("s1")))
+    for has_content in (True, False):
+        stream = io.BytesIO()
+        write_recording(stream, read_recording(Harness.MUSE, tmp_path, has_content)[0])
+        args = read_trace(stream.getvalue()).one("bash").args
+        assert (args.get("args"), args.get("length")) == (
+            ({"command": "ls"}, None) if has_content else (None, len('{"command": "ls"}'))
+        )
+
+
 def test_frames_that_were_retained_are_unwrapped(tmp_path: Path) -> None:
     """An event that a frame holds as text is the same event."""
     log = Log("s1")

@@ -156,6 +156,8 @@ def _make_tool(canvas: Canvas, tool: Tool, scripts: set[str], linked: set[str]) 
         begin["args"] = tool.args
         described = describe_input(tool.args)
         begin |= described if tool.preflight_ns is None else {"serializable": described.get("serializable")}
+    elif not capture.has_content:
+        begin["length"] = tool.args_length
     if tool.script is not None:
         begin["language"] = tool.script.language
         if tool.script.source is not None and capture.has_content:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from omn_export.perfetto.annotations import compute_units
 
 from omn_agent.importing.fields import (
     find_count,
@@ -25,6 +26,7 @@ from omn_agent.importing.fields import (
     parse_json,
 )
 from omn_agent.importing.lines import DISK, Account, Files
+from omn_agent.importing.muse_missing import Missing
 from omn_agent.importing.session import Session, make_usage
 from omn_agent.recording import NATIVE_DURATION, Usage
 from omn_core.api import RequestError
@@ -51,11 +53,13 @@ class _Reading:
 
 def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> list[Session]:
     """Read sessions from their files, a child's before what its parent's file mirrors of it."""
-    reading = _Reading(account)
+    reading, missing = _Reading(account), Missing()
     for path in sorted(paths, key=lambda path: ("subagent" not in path.parts, str(path))):
         owner = _find_owner(path)
         for record in _iter_events(path, account, source):
+            missing.note(path, record, find_text(get_object(record, "stream"), "id") or path.parent.name)
             _take(reading, record, path, owner)
+    missing.tell(reading.sessions)
     for session in reading.sessions.values():
         session.fields["unverified"] = True
     return list(reading.sessions.values())
@@ -167,7 +171,9 @@ def _take_run(reading: _Reading, session: Session, event: dict[str, Any], ts_ns:
         for call in get_items(event.get("tool_calls")):
             call_id = find_text(call, "call_id", "id")
             if call_id is not None:
-                session.add_call(ts_ns, call_id, find_text(call, "name") or "tool", parse_json(call.get("args")))
+                args = call.get("args")
+                tool = session.add_call(ts_ns, call_id, find_text(call, "name") or "tool", parse_json(args))
+                tool.args_length = compute_units(args) if isinstance(args, str) else find_count(call, "args_length")
     elif kind == "tool_result_batch_committed":
         for result in get_items(event.get("results")):
             call_id = find_text(result, "tool_call_id")

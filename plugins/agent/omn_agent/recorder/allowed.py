@@ -136,7 +136,10 @@ def _prepare_pi(record: Record) -> Record:
 
 
 def _prepare_muse(record: Record) -> Record:
-    """Open the records that a frame wraps, so that they are filtered as others are, and keep how a tool ended."""
+    """Open the records that a frame wraps, so that they are filtered as others are, and keep how a tool ended.
+
+    Of what a tool was given the length stays, in any case.
+    """
     for holder in (record, get_object(record, "payload")):
         for child in get_items(holder.get("children")):
             child["record_json"] = parse_json(child.get("record_json"))
@@ -144,6 +147,9 @@ def _prepare_muse(record: Record) -> Record:
                 _prepare_muse(child["record_json"])
     for result in get_items(get_object(record, "payload", "event").get("results")):
         result["is_error"] = muse.find_failure(result)
+    for call in get_items(get_object(record, "payload", "event").get("tool_calls")):
+        if isinstance(call.get("args"), str):
+            call["args_length"] = compute_units(call["args"])
     return record
 
 
@@ -225,7 +231,7 @@ _ALLOWED = {
             "is_error model finish_reason terminal intent_id surface"
         ),
         numbers=(
-            "sequence recorded_at duration_ms input_tokens input output_tokens output cache_read_tokens "
+            "sequence recorded_at duration_ms args_length input_tokens input output_tokens output cache_read_tokens "
             "cache_read cached_tokens cached cache_write_tokens cache_write reasoning"
         ),
         parts=("stream payload record build event tool_calls results usage children record_json outcome refill_blocks"),
