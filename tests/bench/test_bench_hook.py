@@ -39,7 +39,10 @@ def drain(listener: socket.socket) -> None:
 
 @pytest.mark.spec("AGT-12")
 def test_a_hook_costs_little_more_than_the_smallest_program(tmp_path: Path) -> None:
-    """At most twice `/bin/true` and a tenth of `node -e 0`: the runs alternate, medians are printed and bounded."""
+    """At most twice `/bin/true` and a tenth of `node -e 0`.
+
+    Each run is held against one right after it: what else is busy is so for both.
+    """
     if not client.is_compiled():
         pytest.skip("omn-agent was installed where no compiler was")
     (tmp_path / "spool").mkdir()
@@ -49,21 +52,18 @@ def test_a_hook_costs_little_more_than_the_smallest_program(tmp_path: Path) -> N
     listener.listen(64)
     taker = threading.Thread(target=drain, args=[listener])
     taker.start()
-    smallest, ours = [], []
-    for _ in range(ROUNDS):
-        smallest.append(time_once(["/bin/true"]))
-        ours.append(time_once([*client.get_client(), "claude", str(tmp_path), "on"]))
+    hook = [*client.get_client(), "claude", str(tmp_path), "on"]
+    node = shutil.which("node")
+    ratio = statistics.median(time_once(hook) / time_once(["/bin/true"]) for _ in range(ROUNDS))
+    nodes = [] if node is None else [time_once(hook) / time_once([node, "-e", "0"]) for _ in range(10)]
     listener.shutdown(socket.SHUT_RDWR)
     taker.join()
     listener.close()
     os.close(descriptor)
     assert not list((tmp_path / "spool").iterdir())
-    ratio = statistics.median(ours) / statistics.median(smallest)
     print(f"\na hook: {ratio:.2f}x /bin/true (at most 2x)")
     assert ratio <= 2
-    node = shutil.which("node")
-    if node is not None:
-        start = statistics.median(time_once([node, "-e", "0"]) for _ in range(10))
-        share = statistics.median(ours) / start
+    if nodes:
+        share = statistics.median(nodes)
         print(f"a hook: {share:.3f}x node -e 0 (at most 0.1x)")
         assert share <= 0.1

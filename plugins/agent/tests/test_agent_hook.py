@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -133,6 +135,21 @@ def test_an_event_that_no_message_holds_is_spooled_whole(
     (event,) = list_spooled(folder)
     assert len(event["input"]["tool_input"]["text"]) == 1 << 20
     assert not (folder / "spool" / "drops").exists()
+
+
+def test_an_event_that_cannot_be_spooled_is_counted(
+    command: tuple[str, ...], folder: Path, listener: socket.socket
+) -> None:
+    """A file of so many bytes cannot be written, as on a disk that is full: nothing of it stays but its count."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    given = json.dumps({"hook_event_name": "PreToolUse", "session_id": "s", "tool_input": "x" * (1 << 20)}).encode()
+    subprocess.run([*command, "claude", str(folder), "on"], input=given, check=True, preexec_fn=limit)
+    assert [path.name for path in (folder / "spool").iterdir()] == ["drops"]
+    assert (folder / "spool" / "drops").read_bytes() == b"."
 
 
 @pytest.mark.parametrize(

@@ -69,15 +69,15 @@ static enum delivery deliver(const struct text *message)
     return send(channel, message->at, message->length, MSG_NOSIGNAL) < 0 ? BUSY : DELIVERED;
 }
 
-/* Put a message into the recorder's spool under a name that sorts by its stamp. */
-static void spool(long long stamp_ns, const struct text *message)
+/* Put a message into the recorder's spool under a name that sorts by its stamp. False where it is not there whole. */
+static bool spool(long long stamp_ns, const struct text *message)
 {
     char path[LONGEST_NAME], hidden[LONGEST_NAME];
     snprintf(path, sizeof path, "spool/%020lld-%ld", stamp_ns, (long)getpid());
     snprintf(hidden, sizeof hidden, "spool/.%020lld-%ld", stamp_ns, (long)getpid());
     int file = open(hidden, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
-        return;
+        return false;
     size_t written = 0;
     while (written < message->length) {
         ssize_t step = write(file, message->at + written, message->length - written);
@@ -88,11 +88,13 @@ static void spool(long long stamp_ns, const struct text *message)
         written += (size_t)step;
     }
     close(file);
-    if (written < message->length || rename(hidden, path) < 0)
+    bool is_there = written == message->length && rename(hidden, path) == 0;
+    if (!is_there)
         unlink(hidden);
+    return is_there;
 }
 
-/* Count one event that the recorder was not there for, and return how many those are; 0 where nobody can count. */
+/* Count one event that the recorder does not get, and return how many those are; 0 where nobody can count. */
 static long long count_drop(void)
 {
     struct stat found;
@@ -123,8 +125,8 @@ int main(int count, char **arguments)
     append(&message, "}");
 
     enum delivery delivery = deliver(&message);
-    if (delivery == BUSY)
-        spool(stamp_ns, &message);
+    if (delivery == BUSY && !spool(stamp_ns, &message))
+        count_drop();
     if (delivery == GONE) {
         long long drops = count_drop();
         message.length = head;

@@ -93,12 +93,21 @@ def _deliver(message: bytes) -> bool | None:
             return False
 
 
-def _spool(stamp_ns: int, message: bytes) -> None:
+def _spool(stamp_ns: int, message: bytes) -> bool:
+    """Put a message into the recorder's spool; False where it is not there whole."""
     name = f"{stamp_ns:020d}-{os.getpid()}"
-    descriptor = os.open(f"spool/.{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(message)
-    os.rename(f"spool/.{name}", f"spool/{name}")
+    try:
+        descriptor = os.open(f"spool/.{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(message)
+            os.rename(f"spool/.{name}", f"spool/{name}")
+        except OSError:
+            os.unlink(f"spool/.{name}")
+            raise
+    except OSError:
+        return False
+    return True
 
 
 def _count_drop() -> int:
@@ -122,8 +131,8 @@ def _run(stamp_ns: int, harness: str, has_content: bool) -> None:
         return json.dumps({**event, "input": filter_input(given, is_kept)}).encode()
 
     delivered = _deliver(encode(has_content))
-    if delivered is False:
-        _spool(stamp_ns, encode(has_content))
+    if delivered is False and not _spool(stamp_ns, encode(has_content)):
+        _count_drop()
     elif delivered is None and _count_drop() <= _MOST_SPOOLED:
         _spool(stamp_ns, encode(False))
 
