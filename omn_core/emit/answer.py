@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -44,55 +44,65 @@ def answer(
     each key that occurred.
     Raises PluginError, naming the emit's owner, where an emit raises or does not answer with a dict.
     """
-    emits = [(spec, registry.emits[spec.name]) for spec in resolved.emits]
-    loaded = [(spec, row, _load(row, registry)) for spec, row in emits]
+    asked = [_Asked(spec, registry.emits[spec.name], registry) for spec in resolved.emits]
+    loaded = [(one, one.load()) for one in asked]
     events = _measurable(batch, resolved.value)
     if stacks is not None:
         events = add_leaves(events, stacks, resolved.stack_keys)
-    parts = divide(events, resolved.keys, stacks)
-    whole: int | float | None = None
     is_whole = (hears_all or resolved.mode == "trace") and not losses.is_lower_bound and window.length_ns > 0
+    everything = _make_series(resolved, events, window, losses, label, stacks, hears_all=is_whole)
+    whole = compute_total(everything.sums) if WITHIN in resolved.keys else None
+    parts = divide(events, resolved.keys, stacks)
 
-    def make_series(key: dict[str, Any], part: Batch) -> Series:
-        return Series(
-            key=key,
-            batch=part,
-            value=resolved.value,
-            unit=resolved.unit,
-            window=window,
-            adds_up=resolved.adds_up,
-            lower_bound=losses.is_lower_bound,
-            label=label,
-            merges_ticks=resolved.adds_up and resolved.mode in POLLED_MODES,
-            scale=resolved.scale,
-            labels=resolved.labels,
-            stacks=stacks,
-            apart=resolved.apart,
-            whole=whole,
-            hears_all=is_whole,
-        )
-
-    if WITHIN in resolved.keys:
-        whole = compute_total(make_series({}, events).sums)
+    def make_series(key: Mapping[str, Any], part: Batch) -> Series:
+        # Made anew each time: what a series has computed of its events goes with it.
+        return attrs.evolve(everything, key=key, batch=part, whole=whole)
 
     together = {
-        str(spec): _compute_several(emit, [make_series(*part) for part in parts], spec, row, registry)
-        for spec, row, emit in loaded
+        str(one.spec): one.compute_several(emit, [make_series(*part) for part in parts])
+        for one, emit in loaded
         if resolved.keys and hasattr(emit, "compute_several")
     }
     series_results = []
     for place, (key, part) in enumerate(parts):
-        # Made anew for each: what a series has computed of its events goes with it.
         series = make_series(key, part)
         answers = {
-            str(spec): together[str(spec)][place]
-            if str(spec) in together
-            else _compute(emit, series, spec, row, registry)
-            for spec, row, emit in loaded
+            name: together[name][place] if name in together else one.compute(emit, series)
+            for one, emit in loaded
+            for name in [str(one.spec)]
         }
         series_results.append(SeriesResult(key, answers, find_labels(part, key, resolved.labels)))
-    lists_events = any(row.lists_events for _, row in emits)
+    lists_events = any(one.row.lists_events for one in asked)
     return tuple(series_results), RawEvents(_by_time(batch), stacks) if lists_events else None
+
+
+def _make_series(
+    resolved: ResolvedRequest,
+    events: Batch,
+    window: Window,
+    losses: Losses,
+    label: str,
+    stacks: Stacks | None,
+    *,
+    hears_all: bool,
+) -> Series:
+    """Make the series of all events, of which each one's differs in its key and its events alone."""
+    return Series(
+        key={},
+        batch=events,
+        value=resolved.value,
+        unit=resolved.unit,
+        window=window,
+        adds_up=resolved.adds_up,
+        lower_bound=losses.is_lower_bound,
+        label=label,
+        merges_ticks=resolved.adds_up and resolved.mode in POLLED_MODES,
+        scale=resolved.scale,
+        labels=resolved.labels,
+        stacks=stacks,
+        apart=resolved.apart,
+        hears_all=hears_all,
+    )
 
 
 def _measurable(batch: Batch, value: str) -> Batch:
@@ -121,42 +131,46 @@ def _by_time(batch: Batch) -> Batch:
     return batch.select(np.argsort(batch.ts, kind="stable"))
 
 
-def _load(row: EmitRow, registry: Registry) -> Emit:
-    try:
-        emit: Emit = registry.load(row.reference)
-    except PLUGIN_FAULTS as error:  # a guarded plugin call: importing what a row names runs the plugin's code
-        raise _blame(row, registry, f"importing {row.reference} raised {type(error).__name__}: {error}") from error
-    return emit
+@attrs.frozen
+class _Asked:
+    """An emit that was asked for; what its plugin does is done in a guard that names the plugin."""
 
+    spec: EmitSpec
+    row: EmitRow
+    registry: Registry
 
-def _compute(emit: Emit, series: Series, spec: EmitSpec, row: EmitRow, registry: Registry) -> Answer:
-    found = _ask(lambda: emit.compute(series, spec), spec, row, registry)
-    return _check(found, series, spec, row, registry)
+    def load(self) -> Emit:
+        """Import it. Raises PluginError."""
+        try:
+            emit: Emit = self.registry.load(self.row.reference)
+        except PLUGIN_FAULTS as error:  # a guarded plugin call: importing what a row names runs the plugin's code
+            raised = f"importing {self.row.reference} raised {type(error).__name__}: {error}"
+            raise self._blame(raised) from error
+        return emit
 
+    def compute(self, emit: Emit, series: Series) -> Answer:
+        """Return its answer over a series. Raises PluginError."""
+        return self._check(self._ask(lambda: emit.compute(series, self.spec)), series)
 
-def _compute_several(
-    emit: Any, several: list[Series], spec: EmitSpec, row: EmitRow, registry: Registry
-) -> list[Answer]:
-    found = _ask(lambda: list(emit.compute_several(several, spec)), spec, row, registry)
-    if len(found) != len(several):
-        raise _blame(row, registry, f"emit {spec} gave {len(found)} answers over {len(several)} series")
-    return [_check(one, series, spec, row, registry) for one, series in zip(found, several, strict=True)]
+    def compute_several(self, emit: Any, several: list[Series]) -> list[Answer]:
+        """Return its answer over each of several series, asked of it at once. Raises PluginError."""
+        found = self._ask(lambda: list(emit.compute_several(several, self.spec)))
+        if len(found) != len(several):
+            raise self._blame(f"emit {self.spec} gave {len(found)} answers over {len(several)} series")
+        return [self._check(one, series) for one, series in zip(found, several, strict=True)]
 
+    def _ask(self, compute: Callable[[], Any]) -> Any:
+        try:
+            return compute()
+        except PLUGIN_FAULTS as error:  # a guarded plugin call
+            raise self._blame(f"emit {self.spec} raised {type(error).__name__}: {error}") from error
 
-def _ask(compute: Callable[[], Any], spec: EmitSpec, row: EmitRow, registry: Registry) -> Any:
-    try:
-        return compute()
-    except PLUGIN_FAULTS as error:  # a guarded plugin call
-        raise _blame(row, registry, f"emit {spec} raised {type(error).__name__}: {error}") from error
+    def _check(self, found: Any, series: Series) -> Answer:
+        if not isinstance(found, dict):
+            raise self._blame(f"emit {self.spec} answered {type(found).__name__}, not a dict")
+        return {"lower_bound": series.lower_bound, **found}
 
-
-def _check(found: Any, series: Series, spec: EmitSpec, row: EmitRow, registry: Registry) -> Answer:
-    if not isinstance(found, dict):
-        raise _blame(row, registry, f"emit {spec} answered {type(found).__name__}, not a dict")
-    return {"lower_bound": series.lower_bound, **found}
-
-
-def _blame(row: EmitRow, registry: Registry, reason: str) -> PluginError:
-    owners = [record for record in registry.records if any(given is row for given in record.rows.get("emits", ()))]
-    name, distribution = (owners[0].name, owners[0].distribution) if owners else (row.name, None)
-    return PluginError(name, distribution, reason)
+    def _blame(self, reason: str) -> PluginError:
+        owners = [one for one in self.registry.records if any(row is self.row for row in one.rows.get("emits", ()))]
+        name, distribution = (owners[0].name, owners[0].distribution) if owners else (self.row.name, None)
+        return PluginError(name, distribution, reason)
