@@ -48,20 +48,15 @@ class ServedInterrupts(Tracer):
         tracing.load_event(f"{self.tracepoint}_entry", self.write_entry)
 
     def write_entry(self, program: TaskAssembly) -> None:
-        """Write the beginning: the second handler of a shared line belongs to what the first began.
-
-        Where records are read each handler is its own, so that none takes the beginning of one whose end was not told.
-        """
+        """Write the beginning, which stands in place of one whose end was not told."""
         program.move(R6, R1)
         self.find(program)
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
         served = Record(R8, self.served)
-        if isinstance(program, KernelAssembly):
-            program.get(R1, served, "begun_ns")
-            program.jump_if(R1, "!=", 0, "done")
-        read_clock(program, R0)
-        program.set(served, "begun_ns", R0)
+        self.go_on(program, served, "done")
+        read_clock(program, R9)
+        program.set(served, "begun_ns", R9)
         self.keep(program, served)
         program.label("done")
         program.leave(0)
@@ -99,8 +94,11 @@ class ServedInterrupts(Tracer):
         program.set(place, "place", 0)
         program.look_up(self._served, place)
 
+    def go_on(self, program: TaskAssembly, served: Record, otherwise: str) -> None:
+        """Emit what goes to a label where this is not the beginning, but a part of what has begun."""
+
     def keep(self, program: TaskAssembly, served: Record) -> None:
-        """Emit what keeps of one that begins what is not told at its end."""
+        """Emit what keeps of one that begins what is not told at its end, R9 holding when it did."""
 
     def pass_over(self, program: TaskAssembly, otherwise: str) -> None:
         """Emit what goes to a label where this is not the end yet."""
@@ -152,6 +150,12 @@ class LineInterrupts(ServedInterrupts):
     def is_counted(self, label: str) -> bool:
         """Tell a line's number from the name of what the architecture counts, which has no handler."""
         return label.isdigit()
+
+    def go_on(self, program: TaskAssembly, served: Record, otherwise: str) -> None:
+        """Leave the second handler of a shared line to what the first began; where records are read each is its own."""
+        if isinstance(program, KernelAssembly):
+            program.get(R1, served, "begun_ns")
+            program.jump_if(R1, "!=", 0, otherwise)
 
     def pass_over(self, program: TaskAssembly, otherwise: str) -> None:
         """Wait for the last handler of a line that devices share; no record tells which it is."""
@@ -228,23 +232,14 @@ class RaisedInterrupts(DeferredInterrupts):
         program.label("done")
         program.leave(0)
 
-    def write_entry(self, program: TaskAssembly) -> None:
-        """Write softirq_entry(number), which takes the time of the raise: one while it is served is of the next."""
-        program.move(R6, R1)
-        self.find(program)
-        program.jump_if(R0, "==", 0, "done")
-        program.move(R8, R0)
-        served = Record(R8, self.served)
-        read_clock(program, R9)
-        program.set(served, "begun_ns", R9)
+    def keep(self, program: TaskAssembly, served: Record) -> None:
+        """Keep how long it waited since it was raised: what is raised while it is served is of the next time."""
         program.get(R1, served, "raised_ns")
         program.set(served, "waited_ns", ABSENT)
         with program.when(R1, "!=", 0):
             program.compute(R9, "-=", R1)
             program.set(served, "waited_ns", R9)
         program.set(served, "raised_ns", 0)
-        program.label("done")
-        program.leave(0)
 
     def describe(self, program: TaskAssembly, event: Record, served: Record) -> None:
         """Set the kind, and how long it waited."""
