@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.columns import Columns, make_named_column
-from omn_kernel.bpf.filters import AnyTask
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R8
 from omn_kernel.bpf.rows import RowCollector
-from omn_kernel.bpf.tasks import TaskFields
 
-from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
+from omn_core.api import Batch, Column, ResolvedRequest, RunContext
 from omn_io import transfers
-from omn_io.programs.requests import MOST_REQUESTS, OPERATION_BITS, RequestPrograms
-from omn_io.request_names import RECORDED_OPERATIONS, DeviceNames, find_device, read_operations
+from omn_io.programs.requests import OPERATION_BITS
+from omn_io.traced_requests import TracedRequests
 from omn_io.transfers import Account
 
 _ROW = np.dtype([("requests", "u8"), ("bytes", "u8")])
@@ -28,7 +25,7 @@ _NO_TRANSFERS = frozenset({"drv-in", "drv-out", "scsi-in", "scsi-out"})
 """Commands that programs send to a device themselves, which the kernel's own counters leave out."""
 
 
-class RequestSums(RowCollector, ABC):
+class RequestSums(TracedRequests, RowCollector, ABC):
     """A row for each device, and for each of what divides the answer, in each interval.
 
     `account` says in which parts the value is told, `counted` which sum of requests it is. What began before the
@@ -38,33 +35,18 @@ class RequestSums(RowCollector, ABC):
     account: Account
     counted: str
     row = _ROW
-    _unknown = _unfinished = 0
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
-        """Find what the answer shows of a task, and open what needs no target."""
-        self._fields = TaskFields(resolved)
+        """Open what needs no target."""
         self._facts: dict[str, None] = {}
         super().prepare(resolved, context)
 
     def open_maps(self) -> None:
         """Open the maps of rows under what divides the answer."""
-        self.key = np.dtype([("device", "u4"), ("operation", "u4"), *self._fields.layout], align=True)
+        self.key = np.dtype([("device", "u4"), ("operation", "u4"), *self.task_fields.layout], align=True)
         super().open_maps()
 
-    def write_programs(self, target: BoundTarget) -> None:
-        """Load the programs on the life of a request, the last of them first: none is seen to begin without its end."""
-        self._operations = RECORDED_OPERATIONS if self.reads_records else read_operations(self.types)
-        self._devices = DeviceNames()
-        self._devices.look()
-        self._fields.look()
-        tasks = None if isinstance(self.tasks.filter, AnyTask) else self.tasks.filter
-        device = find_device(target)
-        self._requests = self.hold(RequestPrograms(tasks, self._fields, device, reads_records=self.reads_records))
-        reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, were under way"
-        self.count_lost(self._requests.lost, reason)
-        self._requests.load(self, self._add)
-
-    def _add(self, program: TaskAssembly, seen: Record) -> None:
+    def take(self, program: TaskAssembly, seen: Record) -> None:
         """Emit what adds a request, whose entry R8 points to, to its row."""
         key, empty = program.reserve(self.key), program.reserve(_ROW)
         end = program.make_label("added")
@@ -75,7 +57,7 @@ class RequestSums(RowCollector, ABC):
         program.get(R1, seen, "flags")
         program.compute(R1, "&=", (1 << OPERATION_BITS) - 1)
         program.set(key, "operation", R1)
-        self._fields.copy(program, key, seen)
+        self.task_fields.copy(program, key, seen)
         self.rows.find_or_make(program, key, empty)
         program.jump_if(R0, "==", 0, end)
         row = Record(R0, _ROW)
@@ -84,16 +66,6 @@ class RequestSums(RowCollector, ABC):
         program.get(R1, Record(R8, seen.layout), "bytes")
         program.add_to(row, "bytes", R1)
         program.label(end)
-
-    def detach(self) -> None:
-        """Keep how many requests were not seen to begin, and how many have not completed."""
-        super().detach()
-        self._unknown = self._requests.unknown.read_count()
-        self._unfinished = self._requests.count_unfinished()
-
-    def fields(self) -> Mapping[str, int]:
-        """Return how many requests had begun before, of whomever, and how many of the target's had not completed."""
-        return {**super().fields(), "begun_before": self._unknown, "unfinished": self._unfinished}
 
     def facts(self) -> tuple[str, ...]:
         """Say which devices were left out."""
@@ -117,8 +89,8 @@ class RequestSums(RowCollector, ABC):
         rows, codes = np.unique(told, return_inverse=True)
         parts = np.zeros((len(directions), len(rows)), np.int64)
         np.add.at(parts, (places, codes.reshape(-1)), values)
-        own, attributes = self._fields.make_columns(rows, self.context.names)
-        keys = {"dev": make_named_column(rows["device"], self._devices.find, self.context.names), **own}
+        own, attributes = self.task_fields.make_columns(rows, self.context.names)
+        keys = {"dev": make_named_column(rows["device"], self.devices.find, self.context.names), **own}
         if by_direction:
             ways = [one.way for one in directions]
             keys["dir"] = make_named_column(rows["operation"], ways.__getitem__, self.context.names)
@@ -128,7 +100,7 @@ class RequestSums(RowCollector, ABC):
 
     def _select(self, entries: Entries) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """Return the keys of rows that count, in place of their operation that of its direction, and their values."""
-        self._devices.look()
+        self.devices.look()
         ways = [one.way for one in self.account.directions]
         told = entries.keys.copy()
         found = [self._find_way(number) for number in told["operation"].tolist()]
@@ -141,7 +113,7 @@ class RequestSums(RowCollector, ABC):
 
     def _find_way(self, number: int) -> str | None:
         """Find the direction that the kernel's own counters have a request under, by its operation."""
-        name = self._operations.get(number)
+        name = self.operations.get(number)
         if name is None or name in _NO_TRANSFERS:
             return None
         # The lowest bit of an operation says that it writes (op_is_write).
@@ -149,10 +121,10 @@ class RequestSums(RowCollector, ABC):
 
     def _is_wanted(self, device: int) -> bool:
         """Tell whether a device's requests count: what stands on others is done again by those, unless told apart."""
-        below = self._devices.find_below(device)
+        below = self.devices.find_below(device)
         if not below or self.resolved.is_divided_by("dev"):
             return True
-        fact = f"{self._devices.find(device)} is left out of the figure: it stands on {' and '.join(below)}"
+        fact = f"{self.devices.find(device)} is left out of the figure: it stands on {' and '.join(below)}"
         self._facts[fact] = None
         return False
 

@@ -1,0 +1,58 @@
+"""Block requests as programs follow them, whatever is made of those that complete."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.collecting import ProgramCollector
+from omn_kernel.bpf.filters import AnyTask
+from omn_kernel.bpf.reading import TaskAssembly
+from omn_kernel.bpf.tasks import TaskFields
+
+from omn_core.api import BoundTarget, ResolvedRequest, RunContext
+from omn_io.programs.requests import MOST_REQUESTS, RequestPrograms
+from omn_io.request_names import RECORDED_OPERATIONS, DeviceNames, find_device, read_operations
+
+
+class TracedRequests(ProgramCollector, ABC):
+    """A collector of the target's requests. What began before the programs were attached is counted in a field.
+
+    `operations` and `devices` name what a request does and to what, `task_fields` are what the answer shows of whoever
+    inserted it.
+    """
+
+    _unknown = _unfinished = 0
+
+    def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
+        """Find what the answer shows of a task, and open what needs no target."""
+        self.task_fields = TaskFields(resolved)
+        super().prepare(resolved, context)
+
+    def write_programs(self, target: BoundTarget) -> None:
+        """Load the programs on the life of a request, the last of them first: none is seen to begin without its end."""
+        self.operations = RECORDED_OPERATIONS if self.reads_records else read_operations(self.types)
+        self.devices = DeviceNames()
+        self.devices.look()
+        self.task_fields.look()
+        tasks = None if isinstance(self.tasks.filter, AnyTask) else self.tasks.filter
+        device = find_device(target)
+        self._requests = self.hold(RequestPrograms(tasks, self.task_fields, device, reads_records=self.reads_records))
+        reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, were under way"
+        self.count_lost(self._requests.lost, reason)
+        self._requests.load(self, self.take)
+
+    @abstractmethod
+    def take(self, program: TaskAssembly, seen: Record) -> None:
+        """Emit what takes a request that has completed, R6 holding the context and R8 pointing to its entry."""
+
+    def detach(self) -> None:
+        """Keep how many requests were not seen to begin, and how many have not completed."""
+        super().detach()
+        self._unknown = self._requests.unknown.read_count()
+        self._unfinished = self._requests.count_unfinished()
+
+    def fields(self) -> Mapping[str, int]:
+        """Return how many requests had begun before, of whomever, and how many of the target's had not completed."""
+        return {**super().fields(), "begun_before": self._unknown, "unfinished": self._unfinished}
