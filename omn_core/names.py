@@ -31,6 +31,11 @@ def escape_tree(value: Any) -> Any:
     `escape_bytes` is applied to every text, keys included; tuples become lists, numpy's scalars Python's, and a float
     that is not finite None. Raises TypeError for anything that is no plain value.
     """
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else escape_bytes(value)
+    if kind is list or kind is tuple:  # of texts mostly, and there are many: the labels of stacks
+        return [part if type(part) is str and part.isascii() else escape_tree(part) for part in value]
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):

@@ -243,7 +243,7 @@ def test_a_file_with_its_own_symbols_asks_nobody(server: DebugServer, tmp_path: 
     whole = compile_c(tmp_path, "whole", SOURCE, "-DLABEL=2", "-Wl,--build-id=sha1")
     sources = attrs.evolve(choose_sources(None), servers=Debuginfod((server.get_url(),), QUICK))
     with File(str(whole)) as file:
-        assert len(read_object(file, sources=sources).index)
+        assert len(read_object(read_image(file), sources=sources).index)
     assert sources.servers is not None
     assert sources.servers.find("../../etc") is None
     assert server.asked == []

@@ -19,7 +19,7 @@ from omn_kernel.symbols.demangling import demangle
 from omn_kernel.symbols.frames import Symbol
 from omn_kernel.symbols.index import SymbolIndex
 from omn_kernel.symbols.kernel import parse_kallsyms
-from omn_kernel.symbols.mappings import parse_mappings
+from omn_kernel.symbols.mappings import parse_mappings, read_mappings
 from omn_kernel.symbols.perf_map import find_map
 from omn_kernel.symbols.spaces import MOST_REREADS, AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
@@ -354,6 +354,19 @@ def test_an_address_in_nothing_known_has_the_maps_read_again_so_often_and_no_mor
             (found,) = name(symboliser, teller.pid, 0x1234)
         assert (found.label, found.path, found.named_by) == ("[unknown]", None, None)
         assert space.rereads_left == 0
+
+
+@pytest.mark.spec("STK-7")
+def test_what_a_record_told_of_is_not_put_under_itself(tmp_path: Path) -> None:
+    """A record names a file by its build and /proc by its inode; what is mapped as it was told is the same memory."""
+    with telling(str(build(tmp_path))) as teller:
+        spaces = AddressSpaces()
+        told = read_mappings("/", teller.pid)
+        for one in told[:-1]:
+            spaces.note_mapping(teller.pid, one.start, one.end, one.offset, one.path, None, "00" * 20, now())
+        name(Symboliser(spaces), teller.pid, 0x1234)
+        (space,) = spaces.get_spaces(teller.pid)
+        assert sorted(one.place for one in space.mappings) == sorted(one.place for one in told)
 
 
 @pytest.mark.spec("STK-3")

@@ -1,17 +1,14 @@
 """The header, segments and sections of an ELF image: elf(5), either class and either byte order.
 
-Read with one `np.frombuffer` a table. Every count and size is held to the bytes that are there and to a bound, so that
+Every count and size is held to the bytes that are there and to a bound, so that
 a hostile file costs no more than an honest one of its size.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import Any
 
 import attrs
-import numpy as np
 
 from omn_kernel.elf.source import ElfError, Source
 
@@ -26,12 +23,12 @@ PF_X = 0x1
 EM_386, EM_X86_64 = 3, 62
 
 _HEADER = {False: "HHIIIIIHHHHHH", True: "HHIQQQIHHHHHH"}
-_SECTION_FIELDS = ("name", "kind", "flags", "address", "offset", "size", "link", "info", "align", "entry_size")
-_SECTION_WIDTHS = {False: "4444444444", True: "4488884488"}
-_SEGMENT_FIELDS = {
-    False: (("kind", "offset", "address", "physical", "file_size", "memory_size", "flags", "align"), "44444444"),
-    True: (("kind", "flags", "offset", "address", "physical", "file_size", "memory_size", "align"), "44888888"),
-}
+_SECTION = {False: "IIIIIIIIII", True: "IIQQQQIIQQ"}
+"""The fields of a section's header: name, kind, flags, address, offset, size, link, info, align, entry size."""
+
+_SEGMENT = {False: "IIIIIIII", True: "IIQQQQQQ"}
+"""The fields of a segment's header: kind, offset, address, physical, file size, memory size, flags, align; flags follow
+the kind where addresses have 64 bits."""
 
 
 @attrs.frozen(repr=False)
@@ -113,54 +110,53 @@ def read_image(source: Source) -> Image:
     )
 
 
-def _make_type(order: str, fields: tuple[str, ...], widths: str) -> np.dtype[Any]:
-    return np.dtype([(field, f"{order}u{width}") for field, width in zip(fields, widths, strict=True)])
-
-
-def _read_records(source: Source, layout: np.dtype[Any], offset: int, size: int, count: int) -> list[Mapping[str, int]]:
+def _read_records(source: Source, fields: str, offset: int, size: int, count: int) -> list[tuple[int, ...]]:
     """Read so many records. A size that is not the layout's is another format's. Raises ElfError for it."""
+    layout = struct.Struct(fields)
     if not count:
         return []
-    if size != layout.itemsize:
-        raise ElfError(f"its headers are of {size} bytes, where this format's are of {layout.itemsize}")
-    content = read_bounded(source, offset, size * count)
-    names = layout.names or ()
-    return [dict(zip(names, record, strict=True)) for record in np.frombuffer(content, layout).tolist()]
+    if size != layout.size:
+        raise ElfError(f"its headers are of {size} bytes, where this format's are of {layout.size}")
+    return list(layout.iter_unpack(read_bounded(source, offset, size * count)))
 
 
 def _read_sections(
     source: Source, is_64: bool, order: str, offset: int, size: int, count: int
-) -> list[Mapping[str, int]]:
+) -> list[tuple[int, ...]]:
     if not offset:
         return []
-    layout = _make_type(order, _SECTION_FIELDS, _SECTION_WIDTHS[is_64])
+    fields = order + _SECTION[is_64]
     if not count:  # more than the header can say: the first section's size says it
-        count = _read_records(source, layout, offset, size, 1)[0]["size"]
+        count = _read_records(source, fields, offset, size, 1)[0][5]
     if count > MOST_SECTIONS:
         raise ElfError(f"it claims {count} sections, past the {MOST_SECTIONS} that are read")
-    return _read_records(source, layout, offset, size, count)
+    return _read_records(source, fields, offset, size, count)
 
 
-def _name_sections(source: Source, records: list[Mapping[str, int]], names_at: int) -> tuple[Section, ...]:
+def _name_sections(source: Source, records: list[tuple[int, ...]], names_at: int) -> tuple[Section, ...]:
     if names_at == 0xFFFF and records:  # SHN_XINDEX
-        names_at = records[0]["link"]
+        names_at = records[0][6]
     strings = b""
-    if 0 < names_at < len(records) and records[names_at]["kind"] == SHT_STRTAB:
-        strings = read_bounded(source, records[names_at]["offset"], records[names_at]["size"])
-    kept = ("kind", "flags", "address", "offset", "size", "link", "info", "entry_size")
+    if 0 < names_at < len(records):
+        _, kind, _, _, offset, size, *_ = records[names_at]
+        strings = read_bounded(source, offset, size) if kind == SHT_STRTAB else b""
     return tuple(
-        Section(number, read_name(strings, record["name"]), **{field: record[field] for field in kept})
-        for number, record in enumerate(records)
+        Section(number, read_name(strings, name), kind, flags, address, offset, size, link, info, entry_size)
+        for number, (name, kind, flags, address, offset, size, link, info, _, entry_size) in enumerate(records)
     )
 
 
 def _read_segments(source: Source, is_64: bool, order: str, offset: int, size: int, count: int) -> tuple[Segment, ...]:
     if count > MOST_SEGMENTS:
         raise ElfError(f"it claims {count} segments, past the {MOST_SEGMENTS} that are read")
-    layout = _make_type(order, *_SEGMENT_FIELDS[is_64])
-    kept = ("kind", "flags", "offset", "address", "file_size", "memory_size")
-    records = _read_records(source, layout, offset, size, count)
-    return tuple(Segment(**{field: record[field] for field in kept}) for record in records)
+    records = _read_records(source, order + _SEGMENT[is_64], offset, size, count)
+    if is_64:
+        return tuple(
+            Segment(kind, flags, at, address, held, taken) for kind, flags, at, address, _, held, taken, _ in records
+        )
+    return tuple(
+        Segment(kind, flags, at, address, held, taken) for kind, at, address, _, held, taken, flags, _ in records
+    )
 
 
 def read_name(strings: bytes, offset: int, most: int = 4096) -> bytes:

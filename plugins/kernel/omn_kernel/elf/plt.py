@@ -49,9 +49,21 @@ class _Slots:
     strings: bytes
 
 
+def hold_entries(image: Image, addresses: NDArray[np.uint64]) -> bool:
+    """Tell whether one of some addresses is where entries are."""
+    return any(
+        bool(((addresses >= one.address) & (addresses - np.uint64(one.address) < one.size)).any())
+        for one in _list_sections(image)
+    )
+
+
+def _list_sections(image: Image) -> list[Section]:
+    return [one for name in _SECTIONS if (one := image.find_section(name)) is not None and one.size]
+
+
 def read_entries(image: Image) -> Entries:
     """Read every entry whose slot a relocation names; none on other machines. Raises ElfError as reading does."""
-    sections = [one for name in _SECTIONS if (one := image.find_section(name)) is not None and one.size]
+    sections = _list_sections(image)
     if image.machine not in _ADDEND_ONLY or not sections:
         return Entries(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64), b"")
     base = _find_table(image)

@@ -39,9 +39,11 @@ class MappedFiles:
     def lend(self, mapping: Mapping, pid: int | None) -> Iterator[Opened]:
         """Lend the file behind a mapping. `pid` is the process while it lives and still has that memory, else None.
 
-        Raises NotFound as `open_mapped` does, and for a held file that is not any more what was mapped.
+        It is held from then on, if there is room. Raises NotFound as `open_mapped` does, and for a held file that is
+        not any more what was mapped.
         """
-        held = self._held.get(make_key(mapping))
+        key = make_key(mapping)
+        held = self._held.get(key)
         if held is not None:
             fault = find_fault(held.file, mapping, is_itself=True)  # it may have been written to since
             if fault is not None:
@@ -50,8 +52,16 @@ class MappedFiles:
             return
         now = () if pid is None else read_mappings(self._sysroot, pid)
         opened = open_mapped(self._sysroot, mapping, pid, now)
+        if len(self._held) < self._most_held:
+            self._held[key] = opened
+            yield opened
+            return
         with opened.file:
             yield opened
+
+    def is_held(self, mapping: Mapping) -> bool:
+        """Tell whether the file behind a mapping stays open until the end."""
+        return make_key(mapping) in self._held
 
     def close(self) -> None:
         """Let go of the files that are held open."""

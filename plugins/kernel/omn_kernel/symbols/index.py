@@ -61,14 +61,17 @@ class _Columns:
 
 
 class SymbolIndex:
-    """The functions of one object. Made of candidates in the order of their sources' worth."""
+    """The functions of one object. Made of candidates in the order of their sources' worth.
 
-    def __init__(self, candidates: list[Candidates]) -> None:
+    `names_bytes` is how many bytes the names have that were listed, of this index and of those of its object before it.
+    """
+
+    def __init__(self, candidates: list[Candidates], names_bytes: int = 0) -> None:
         self._sources = tuple(one.source for one in candidates)
         self._strings = tuple((one.strings, one.tail) for one in candidates)
-        self._names_bytes = 0
+        self.names_bytes = names_bytes
         columns = _choose(_join(candidates))
-        self._symbol_start, self._name = columns.start, columns.name
+        self._symbol_start, self._name, self._is_sized = columns.start, columns.name, columns.is_sized
         self._source = (columns.rank & 0xFF).astype(np.uint8)
         self._start, self._end, self._symbol = _flatten(columns.start, _compute_ends(columns))
 
@@ -82,6 +85,12 @@ class SymbolIndex:
         at = np.searchsorted(self._start, addresses, side="right").astype(np.int64) - 1
         held = (at >= 0) & (addresses < self._end[at])
         return np.where(held, at if self._symbol is None else self._symbol[at], -1)
+
+    def tell_sized(self, symbols: Numbers) -> NDArray[np.bool_]:
+        """Tell which symbols have a size; -1, for none, has not."""
+        is_sized = symbols >= 0
+        is_sized[is_sized] = self._is_sized[symbols[is_sized]]
+        return is_sized
 
     def list_starts(self, symbols: Numbers) -> list[int]:
         """List where functions start."""
@@ -100,9 +109,9 @@ class SymbolIndex:
             end = strings.find(b"\0", at, at + MOST_NAME_BYTES + 1)
             if end < 0:
                 end = len(strings)
-            self._names_bytes += end - at
+            self.names_bytes += end - at
             # Names may share their ends, so that a small table can hold many long ones.
-            is_shown = end - at <= MOST_NAME_BYTES and self._names_bytes <= _MOST_NAMES_BYTES
+            is_shown = end - at <= MOST_NAME_BYTES and self.names_bytes <= _MOST_NAMES_BYTES
             names.append(strings[at:end] + tail if is_shown else None)
         return names
 

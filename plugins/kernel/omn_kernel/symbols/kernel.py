@@ -8,8 +8,7 @@ kept for as long as it stays true, see `kernel_kept`, and the file is read only 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -17,7 +16,8 @@ from numpy.typing import NDArray
 
 from omn_core.api import read_cached, write_cached
 from omn_kernel.polled import place, read_file
-from omn_kernel.symbols.index import Addresses, Candidates, Numbers, SymbolIndex
+from omn_kernel.symbols.functions import LaterTable, ObjectFunctions, Table
+from omn_kernel.symbols.index import Addresses, Candidates, Numbers
 from omn_kernel.symbols.kernel_kept import find_kept_name, parse_kept, render_kept
 
 PATH = "/proc/kallsyms"
@@ -26,7 +26,7 @@ _PAGE = 4096
 _TEXT = np.frombuffer(b"TtWw", np.uint8)
 _GENERATED = re.compile(rb"\[(bpf|__builtin__\w+)\]")
 """What stands in a module's place for code that the kernel makes as it runs: eBPF programs, trampolines, probes."""
-_Of = TypeVar("_Of")
+_GENERATED_MARKS = (b"\t[bpf]", b"\t[__builtin__")
 _BOUND = rb"^([0-9a-f]{16}) T __sched_text_%s$"
 
 
@@ -43,70 +43,28 @@ class ParsedFunctions:
         return self.functions.take(~self.is_generated)
 
 
-class KernelFunctions:
-    """The functions of the running kernel, numbered: those that are known already, and then those made as it runs.
+class KernelFunctions(ObjectFunctions):
+    """The functions of the running kernel: those that are known already, and those that were made as it runs.
 
-    The file is read for the latter once, at the first address that no known function holds. `waiting` are the addresses
-    of the functions that threads give their cpu up in, from __sched_text_start to __sched_text_end, as wchan has it
-    (in_sched_functions in kernel/sched/core.c); none where the kernel does not say.
+    The latter are read at the first address that no known function holds. `waiting` are the addresses of the functions
+    that threads give their cpu up in, from __sched_text_start to __sched_text_end, as wchan has it (in_sched_functions
+    in kernel/sched/core.c); none where the kernel does not say.
     """
 
-    def __init__(self, known: SymbolIndex, waiting: range, sysroot: str) -> None:
+    def __init__(self, known: Candidates, waiting: range, later: Sequence[LaterTable] = ()) -> None:
+        super().__init__([known], later)
         self.waiting = waiting
-        self._parts = [known]
-        self._sysroot = sysroot
-
-    @classmethod
-    def make_whole(cls, parsed: ParsedFunctions, sysroot: str) -> KernelFunctions:
-        """Return the functions of a file that was just read, which is not read again."""
-        made = cls(SymbolIndex([parsed.functions]), parsed.waiting, sysroot)
-        made._parts.append(SymbolIndex([]))
-        return made
-
-    def find(self, addresses: Addresses) -> Numbers:
-        """Find the function that each address is in, -1 for one that is in none."""
-        known = self._parts[0]
-        found = known.find(addresses)
-        missing = np.flatnonzero(found < 0)
-        if len(missing):
-            numbers = self._get_generated().find(addresses[missing])
-            found[missing] = np.where(numbers < 0, numbers, numbers + len(known))
-        return found
-
-    def _get_generated(self) -> SymbolIndex:
-        if len(self._parts) == 1:
-            self._parts.append(_read_generated(self._sysroot))
-        return self._parts[1]
-
-    def list_starts(self, numbers: Numbers) -> list[int]:
-        """List where functions start."""
-        return self._list(numbers, SymbolIndex.list_starts)
-
-    def list_sources(self, numbers: Numbers) -> list[str]:
-        """List which source named each."""
-        return self._list(numbers, SymbolIndex.list_sources)
-
-    def list_names(self, numbers: Numbers) -> list[bytes | None]:
-        """List functions' names, None for one that is longer than any compiler makes."""
-        return self._list(numbers, SymbolIndex.list_names)
-
-    def _list(self, numbers: Numbers, list_of: Callable[[SymbolIndex, Numbers], list[_Of]]) -> list[_Of]:
-        """List something of functions, each of the index that it is in: numbers are sorted, and so are the parts."""
-        known = len(self._parts[0])
-        cut = int(np.searchsorted(numbers, known))
-        listed = list_of(self._parts[0], numbers[:cut])
-        return listed + list_of(self._parts[1], numbers[cut:] - known) if cut < len(numbers) else listed
 
 
-def _read_generated(sysroot: str) -> SymbolIndex:
+def _read_generated(sysroot: str) -> list[Table]:
     """Read what the kernel made as it ran, the last lines of the file; nothing where that was closed meanwhile."""
     try:
         content = read_file(sysroot, PATH)
     except OSError:
-        return SymbolIndex([])
-    first = _GENERATED.search(content)
-    parsed = None if first is None else parse_kallsyms(content[content.rfind(b"\n", 0, first.start()) + 1 :])
-    return SymbolIndex([] if parsed is None else [parsed.functions])
+        return []
+    first = min((at for mark in _GENERATED_MARKS if (at := content.find(mark)) >= 0), default=len(content))
+    parsed = parse_kallsyms(content[content.rfind(b"\n", 0, first) + 1 :])
+    return [] if parsed is None else [parsed.functions]
 
 
 def read_kernel_symbols(sysroot: str) -> KernelFunctions | None:
@@ -117,13 +75,13 @@ def read_kernel_symbols(sysroot: str) -> KernelFunctions | None:
         kept = None if name is None else read_cached(name)
         known = None if kept is None else parse_kept(kept)
         if known is not None:
-            return KernelFunctions(SymbolIndex([known[0]]), known[1], sysroot)
+            return KernelFunctions(*known, [LaterTable(lambda _: True, lambda: _read_generated(sysroot))])
         parsed = parse_kallsyms(beginning + file.readall())
     if parsed is None:
         return None
     if name is not None:
         write_cached(name, render_kept(parsed.list_lasting(), parsed.waiting))
-    return KernelFunctions.make_whole(parsed, sysroot)
+    return KernelFunctions(parsed.functions, parsed.waiting)
 
 
 def parse_kallsyms(content: bytes) -> ParsedFunctions | None:

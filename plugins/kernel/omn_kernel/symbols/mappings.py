@@ -28,6 +28,11 @@ class Mapping:
     mapped_ns: int | None = attrs.field(default=None, eq=False)
 
     @property
+    def place(self) -> tuple[int, int, int, str]:
+        """Where it stands, and what the kernel calls what stands there, whoever told of it."""
+        return self.start, self.end, self.offset, self.path
+
+    @property
     def is_anonymous(self) -> bool:
         """Whether no file stands behind it. perf records spell such memory `//anon`."""
         return self.path in ("", "//anon") or self.path.startswith("[anon:")
@@ -58,8 +63,10 @@ def parse_mappings(content: bytes) -> tuple[Mapping, ...]:
     """
     mappings = []
     for line in content.split(b"\n"):
+        if not line.startswith(b"x", line.find(b" ") + 3):  # most lines are of memory for data
+            continue
         fields = line.split(None, 5)
-        if len(fields) < 5 or b"x" not in fields[1]:
+        if len(fields) < 5:
             continue
         start, _, end = fields[0].partition(b"-")
         major, _, minor = fields[3].partition(b":")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
+from omn_kernel.elf.image import read_image
+from omn_kernel.elf.notes import find_build_id
 from omn_kernel.elf.source import ElfError, File
 from omn_kernel.polled import place
 from omn_kernel.symbols.choice import NameSources
-from omn_kernel.symbols.files import NotFound, find_build, read_written_ns, was_written_since
+from omn_kernel.symbols.files import NotFound, read_written_ns, was_written_since
 from omn_kernel.symbols.frames import ANONYMOUS, KERNEL, Symbol
 from omn_kernel.symbols.held import MappedFiles, make_key
-from omn_kernel.symbols.index import Addresses
+from omn_kernel.symbols.index import Addresses, Numbers
 from omn_kernel.symbols.kernel import KernelFunctions, read_kernel_symbols
 from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.naming import Namer
@@ -35,20 +39,24 @@ class MappedNamer:
         """Whether it is what was mapped, and not what was written in its place since."""
         return self.written_ns is None or not was_written_since(self.written_ns, mapping)
 
-    def compute_addresses(self, mapping: Mapping, ips: Addresses) -> Addresses:
-        """Compute the addresses that the namer knows code by, of instructions in a mapping."""
+    def compute_offsets(self, mapping: Mapping, ips: Addresses) -> Addresses:
+        """Compute where in the object instructions in a mapping are; what is in none stays as it is."""
         if not mapping.is_file and self.known is None:
             return ips
         # The offset may be any number: what is past the end of everything comes around, and is in no segment.
-        offsets = ips - np.uint64(mapping.start) + np.uint64(mapping.offset)
-        return offsets if self.known is None else self.known.compute_addresses(offsets)
+        return ips - np.uint64(mapping.start) + np.uint64(mapping.offset)
+
+    def name(self, offsets: Addresses, symbols: list[Symbol]) -> tuple[Numbers, Addresses]:
+        """Return the symbol of each place in the object, as a namer does of addresses."""
+        return self.namer.name(offsets if self.known is None else self.known.compute_addresses(offsets), symbols)
 
 
 class Namers:
-    """One namer for each object of the run, whichever processes have it mapped. `notes` says what has none."""
+    """One namer for each object of the run, whichever processes have it mapped."""
 
     def __init__(self, sysroot: str, sources: NameSources, files: MappedFiles) -> None:
-        self.notes: dict[str, None] = {}
+        self._notes: dict[str, None] = {}
+        self._damage: list[tuple[str, Sequence[str]]] = []
         self._sysroot = sysroot
         self._sources = sources
         self._files = files
@@ -56,6 +64,12 @@ class Namers:
         self._by_build: dict[tuple[str, str], MappedNamer] = {}
         self._kernel: Namer | None = None
         self._functions: KernelFunctions | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What has no names, and what of a file could not be read, in a sentence each."""
+        missing = (f"some names of {path} are missing: {clause}" for path, damage in self._damage for clause in damage)
+        return [*self._notes, *missing]
 
     @property
     def waiting(self) -> range:
@@ -77,7 +91,7 @@ class Namers:
         except OSError as error:
             functions, reason = None, f"/proc/kallsyms cannot be read ({error.strerror})"
         if functions is None:
-            self.notes[f"no names for the kernel: {reason}"] = None
+            self._notes[f"no names for the kernel: {reason}"] = None
         return functions
 
     def get(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
@@ -92,13 +106,13 @@ class Namers:
             except (NotFound, ElfError, OSError) as error:
                 # Another process may still lead to the same file.
                 key, found = (key, pid), MappedNamer(_make_nameless(mapping))
-                self.notes[f"no names for {mapping.file_path}: {_explain(error)}"] = None
+                self._notes[f"no names for {mapping.file_path}: {_explain(error)}"] = None
             self._made[key] = found
         return found
 
     def _make(self, mapping: Mapping, pid: int, is_living: bool) -> MappedNamer:
         if mapping.path == VDSO and self._sources.is_local:
-            known = read_object(copy_vdso(self._sysroot, mapping, pid))
+            known = read_object(read_image(copy_vdso(self._sysroot, mapping, pid)), stays=True)
             return MappedNamer(Namer(known.index, Symbol(None, VDSO, 0), is_file=False, named_by="vdso"), known)
         if not mapping.is_file:
             return MappedNamer(_make_nameless(mapping))
@@ -107,15 +121,15 @@ class Namers:
 
     def _read(self, file: File, mapping: Mapping, root: str) -> MappedNamer:
         """Read a file's functions, once for each build of a path."""
-        path, build_id = mapping.file_path, find_build(file)
+        image = read_image(file)
+        path, build_id = mapping.file_path, find_build_id(image)
         found = None if build_id is None else self._by_build.get((path, build_id))
         if found is not None:
             return found
         roots = tuple(dict.fromkeys((root, place(self._sysroot, "").rstrip("/"))))
         written_ns = None if build_id is not None else read_written_ns(file)
-        known = read_object(file, path, roots, self._sources)
-        for clause in known.damage:
-            self.notes[f"some names of {path} are missing: {clause}"] = None
+        known = read_object(image, path, roots, self._sources, stays=self._files.is_held(mapping))
+        self._damage.append((path, known.damage))
         namer = Namer(known.index, Symbol(None, path, 0, build_id=known.build_id), is_file=True)
         found = MappedNamer(namer, known, written_ns)
         if build_id is not None:

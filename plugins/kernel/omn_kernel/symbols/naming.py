@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Protocol
 
-import attrs
 import numpy as np
 
 from omn_kernel.symbols.demangling import demangle
@@ -79,5 +78,6 @@ class Namer:
         key = address if self._is_file else 0
         if key not in self._unnamed:
             self._unnamed[key] = len(symbols)
-            symbols.append(attrs.evolve(self._like, start=key))
+            like = self._like
+            symbols.append(Symbol(None, like.path, key, None, None, like.build_id, like.is_kernel))
         return self._unnamed[key]

@@ -58,9 +58,25 @@ class Space:
 
     def find(self, addresses: Addresses, ts_ns: Numbers) -> Numbers:
         """Find the number of the mapping that each address was in at its time, -1 for one in none."""
-        found = np.full(len(addresses), -1, np.int64)
         if not self.mappings:
-            return found
+            return np.full(len(addresses), -1, np.int64)
+        found = self._find_apart(addresses, ts_ns)
+        return self._find_in_turn(addresses, ts_ns) if found is None else found
+
+    def _find_apart(self, addresses: Addresses, ts_ns: Numbers) -> Numbers | None:
+        """Find them where no mapping ever stood over another, None where one did."""
+        start, end = (np.array([getattr(one, side) for one in self.mappings], np.uint64) for side in ("start", "end"))
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+        if (start[1:] < end[:-1]).any() or (start >= end).any():
+            return None
+        at = np.searchsorted(start, addresses, side="right") - 1
+        made = np.array(self._times, np.int64)[order][at] <= np.maximum(ts_ns, self.begun_ns)
+        return np.where((at >= 0) & (addresses < end[at]) & made, order[at], -1)
+
+    def _find_in_turn(self, addresses: Addresses, ts_ns: Numbers) -> Numbers:
+        """Find them as mappings came one over another."""
+        found = np.full(len(addresses), -1, np.int64)
         order = np.argsort(ts_ns, kind="stable")
         # How many mappings had been made by each sample's time: samples between two of them see one layout.
         made = np.searchsorted(np.array(self._times, np.int64), np.maximum(ts_ns[order], self.begun_ns), side="right")

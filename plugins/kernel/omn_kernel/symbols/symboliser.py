@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from omn_kernel.distinct import list_distinct
 from omn_kernel.polled import place
 from omn_kernel.symbols.choice import NameSources
 from omn_kernel.symbols.frames import ANONYMOUS, Frames, Symbol
@@ -18,7 +17,7 @@ from omn_kernel.symbols.identity import Identity, find_identity, find_root
 from omn_kernel.symbols.index import Addresses, Numbers
 from omn_kernel.symbols.mappings import Mapping, read_mappings
 from omn_kernel.symbols.memories import Memory, iter_layouts
-from omn_kernel.symbols.namers import Namers
+from omn_kernel.symbols.namers import MappedNamer, Namers
 from omn_kernel.symbols.naming import Namer
 from omn_kernel.symbols.perf_map import PerfMap, find_map
 from omn_kernel.symbols.spaces import AddressSpaces, Space
@@ -47,9 +46,9 @@ class Symboliser:
         self.files = MappedFiles(sysroot)
         self._namers = Namers(sysroot, self._sources, self.files)
         self._identities: dict[int, Identity] = {}
-        self._maps: dict[Space, tuple[PerfMap, Namer]] = {}
-        self._unknown = Namer(None, Symbol(None, None, 0), is_file=False)
-        self._anonymous = Namer(None, Symbol(None, ANONYMOUS, 0), is_file=False)
+        self._maps: dict[Space, tuple[PerfMap, MappedNamer]] = {}
+        self._unknown = MappedNamer(Namer(None, Symbol(None, None, 0), is_file=False))
+        self._anonymous = MappedNamer(Namer(None, Symbol(None, ANONYMOUS, 0), is_file=False))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -97,19 +96,18 @@ class Symboliser:
         """Name addresses of many processes: what they have mapped in common is asked once for all of them."""
         frames = Frames(np.full(len(ips), -1, np.int64), np.zeros(len(ips), np.uint64))
         nowhere = np.flatnonzero((ips >= _PROGRAM_UNTIL) & (ips < _KERNEL_FROM))
-        asked: dict[Namer, list[_Part]] = {self._unknown: [(nowhere, ips[nowhere])]}
+        asked: dict[MappedNamer, list[_Part]] = {self._unknown: [(nowhere, ips[nowhere])]}
         in_kernel = ips >= _KERNEL_FROM
         if in_kernel.any():
-            asked[self._namers.get_kernel()] = [(np.flatnonzero(in_kernel), ips[in_kernel])]
+            asked[MappedNamer(self._namers.get_kernel())] = [(np.flatnonzero(in_kernel), ips[in_kernel])]
         in_program = np.flatnonzero(ips < _PROGRAM_UNTIL)
-        for pid in list_distinct(pids[in_program]):
-            chosen = in_program[pids[in_program] == pid]
-            for namer, part in self._iter_parts(pid, chosen, ips, ts_ns):
-                asked.setdefault(namer, []).append(part)
-        for namer, parts in asked.items():
-            places, addresses = (np.concatenate(column) for column in zip(*parts, strict=True))
-            unique, inverse = np.unique(addresses, return_inverse=True)
-            symbol, offset = namer.name(unique, self.symbols)
+        for pid, held in _iter_groups(pids[in_program]):
+            for mapped, part in self._iter_parts(pid, in_program[held], ips, ts_ns):
+                asked.setdefault(mapped, []).append(part)
+        for mapped, parts in asked.items():
+            places, offsets = (np.concatenate(column) for column in zip(*parts, strict=True))
+            unique, inverse = np.unique(offsets, return_inverse=True)
+            symbol, offset = mapped.name(unique, self.symbols)
             frames.symbol[places], frames.offset[places] = symbol[inverse], offset[inverse]
         return frames
 
@@ -140,7 +138,9 @@ class Symboliser:
             for mappings, places in iter_layouts(space, ts_ns[chosen]):
                 yield Memory(mappings, is_living, chosen[places])
 
-    def _iter_parts(self, pid: int, chosen: Numbers, ips: Addresses, ts_ns: Numbers) -> Iterator[tuple[Namer, _Part]]:
+    def _iter_parts(
+        self, pid: int, chosen: Numbers, ips: Addresses, ts_ns: Numbers
+    ) -> Iterator[tuple[MappedNamer, _Part]]:
         """Yield who names which addresses of a process: where they stand in `ips`, and what that one knows them by."""
         for space, places in self._iter_spaces(pid, chosen, ts_ns):
             is_living = self._is_living(space, ts_ns[places])
@@ -151,13 +151,13 @@ class Symboliser:
 
     def _place(
         self, mapping: Mapping | None, space: Space, is_living: bool, places: Numbers, ips: Addresses
-    ) -> tuple[Namer, _Part]:
+    ) -> tuple[MappedNamer, _Part]:
         if mapping is None:
             return self._unknown, (places, ips)
         if mapping.is_anonymous:
             return self._get_anonymous(space), (places, ips)
         mapped = self._namers.get(mapping, space.pid, is_living)
-        return mapped.namer, (places, mapped.compute_addresses(mapping, ips))
+        return mapped, (places, mapped.compute_offsets(mapping, ips))
 
     def _iter_spaces(self, pid: int, chosen: Numbers, ts_ns: Numbers) -> Iterator[tuple[Space, Numbers]]:
         """Yield the spaces that a process had when samples were taken, and which samples."""
@@ -186,12 +186,12 @@ class Symboliser:
         numbers = space.find(ips, ts_ns)
         if is_living and space.rereads_left > 0 and (numbers < 0).any():
             space.rereads_left -= 1
-            known = set(space.mappings)
-            space.put_before(tuple(one for one in read_mappings(self._sysroot, space.pid) if one not in known))
+            known = {one.place for one in space.mappings}
+            space.put_before(tuple(one for one in read_mappings(self._sysroot, space.pid) if one.place not in known))
             numbers = space.find(ips, ts_ns)
         return numbers
 
-    def _get_anonymous(self, space: Space) -> Namer:
+    def _get_anonymous(self, space: Space) -> MappedNamer:
         """Return the namer of a space's anonymous memory: its perf map, where it is known whose it is."""
         if not self._sources.is_local:
             return self._anonymous
@@ -202,7 +202,7 @@ class Symboliser:
                 return self._anonymous
             identity = attrs.evolve(identity, begun_ns=max(identity.begun_ns, space.begun_ns))
             perf_map = PerfMap(self._find_map_paths(identity), identity)
-            found = perf_map, Namer(perf_map, Symbol(None, ANONYMOUS, 0), is_file=False)
+            found = perf_map, MappedNamer(Namer(perf_map, Symbol(None, ANONYMOUS, 0), is_file=False))
             self._maps[space] = found
         if self.spaces.is_last(space) or not found[0].is_open:
             found[0].read_growth()
@@ -223,8 +223,10 @@ class Symboliser:
             perf_map.close()
 
 
-def _iter_groups(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
+def _iter_groups(numbers: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, Numbers]]:
     """Yield each number and where it stands."""
+    if not len(numbers):
+        return
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
