@@ -7,6 +7,7 @@ labels of its samples: numbers where the key's values are. What the run lost is 
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
@@ -63,11 +64,7 @@ class _Profile:
                 yield _field(1, Message().add_number(1, self.text(kind)).add_number(2, self.text(unit)))
         for series in self.series:
             yield from self._iter_samples(series)
-        for frame in self.functions:
-            if frame.object is not None and frame.object not in self.mappings:
-                mapping = self.mappings[frame.object] = len(self.mappings) + 1
-                named = Message().add_number(1, mapping).add_number(5, self.text(frame.object)).add_number(7, 1)
-                yield _field(3, named)
+        yield from self._iter_mappings()
         for frame, function in self.functions.items():
             yield _field(4, self._make_location(frame, function))
             yield _field(5, self._make_function(frame, function))
@@ -102,6 +99,18 @@ class _Profile:
             for label in labels:
                 sample.add_bytes(3, bytes(label))
             yield _field(2, sample)
+
+    def _iter_mappings(self) -> Iterable[bytes]:
+        """Iterate over the objects; the first is the main program's to a reader: where most of the stacks begin."""
+        begun: Counter[str] = Counter()
+        for stack in (stack for series in self.series for stack in series.stacks):
+            if stack.frames and stack.frames[0].object is not None:
+                begun[stack.frames[0].object] += _fit(stack.weight)
+        main = [one for one, _ in begun.most_common(1)]
+        held = (frame.object for frame in self.functions if frame.object is not None)
+        for number, path in enumerate(dict.fromkeys([*main, *held]), 1):
+            self.mappings[path] = number
+            yield _field(3, Message().add_number(1, number).add_number(5, self.text(path)).add_number(7, 1))
 
     def _make_label(self, name: str, value: Any) -> Message:
         label = Message().add_number(1, self.text(escape_bytes(name)))

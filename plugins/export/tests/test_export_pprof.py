@@ -142,6 +142,18 @@ def test_pprof_labels_series_and_names_types_by_source() -> None:
     assert "cpu.profile: lost: 3 events dropped; the ring was full" in [texts[comment] for comment in profile.comment]
 
 
+def test_the_first_mapping_is_the_main_programs() -> None:
+    """profile.proto has it so: where most of the stacks begin, whatever the library that most of them end in."""
+    row = make_row(["memcpy", "work", "main"], 9)
+    row["objects"] = ["/lib/libc.so", "/usr/bin/prog", "/usr/bin/prog"]
+    (result,) = make_document(make_stack_result({None: [make_row(["idle"], 5, holder="[kernel]"), row]})).results
+    profile = read(write(make_document(result)))
+    texts = profile.string_table
+    assert [texts[one.filename] for one in profile.mapping] == ["/usr/bin/prog", "[kernel]", "/lib/libc.so"]
+    ((_, library), *_) = next(stack for stack in read_stacks(profile, 1) if len(stack) == 3)[::-1]
+    assert library == "/lib/libc.so"
+
+
 def test_what_a_key_is_called_is_a_label_of_its_own() -> None:
     """By the attribute that says it, where the request names one."""
     result = make_stack_result({"7": [make_row(["f"], 1)]}, labels={"task": "comm"})
