@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import stat
 import sys
 from typing import TextIO
 
@@ -40,3 +41,12 @@ def complain(text: str) -> None:
         print("\n".join(render_printable(line) for line in text.split("\n")), file=sys.stderr, flush=True)
     except OSError:
         drop_stream(sys.stderr)
+
+
+def find_output_size() -> int | None:
+    """Find how large the file is that standard output goes to, bytes; None where it is no regular file."""
+    try:
+        status = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -22,7 +22,7 @@ from omn_core.cli.once import OnceEach
 from omn_core.cli.options import build_session, request_options
 from omn_core.cli.output import check_carries, get_format, write_plain
 from omn_core.cli.parameters import FOLDER
-from omn_core.cli.streams import complain, drop_stream
+from omn_core.cli.streams import complain, drop_stream, find_output_size
 from omn_core.errors import PLUGIN_FAULTS, Refused, RequestError, RunFailed
 from omn_core.model.request import Request, Session
 from omn_core.names import render_printable
@@ -214,7 +214,9 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
         progress = _find_progress(resolved.session)
         if progress is not None:
             options = attrs.evolve(options, observers=(stack.enter_context(progress).observe,))
+        before = find_output_size()
         document, unfinished = _run(resolved, application, options)
+        say_mixed(row.name, before)
     say_refused(document.session.session, resolved.session)
     _write(application, document, row.reference, given["output"], _write_out_run(document))
     if not row.tells_losses:
@@ -275,6 +277,17 @@ def _write(application: Application, document: Document, encoder: str, folder: P
         raise _explain_unwritten(reason, folder is not None, unwritten) from error
     if unwritten is not None:
         raise RunFailed(unwritten.reason, written=True)
+
+
+def say_mixed(name: str, before: int | None) -> None:
+    """Say that a file which is to hold a format's bytes alone holds the program's too, written since `before`.
+
+    No other reader than a person tells one from the other. A pipe keeps no account of what went through it.
+    """
+    after = None if name == "text" or before is None else find_output_size()
+    if before is not None and after is not None and after > before:
+        complain(f"omn: {after - before} bytes of the program's stand before the {name} on standard output")
+        complain("     send them elsewhere with --program-stdout FILE")
 
 
 def say_reservations(document: Document) -> None:

@@ -125,6 +125,26 @@ def test_no_sentence_carries_control_bytes_to_a_terminal(omn: Any, tmp_path: Pat
     assert mark.index("^") == len("  value > ")
 
 
+def test_a_file_that_holds_the_programs_words_and_an_answer_is_told_of(omn: Any, tmp_path: Path) -> None:
+    """Where a format is to be read by a program; not where a person reads it, nor where the words went elsewhere."""
+    asked = ("mem.rss", "--format", "json", "--", "echo", "words")
+    answer = tmp_path / "answer"
+    mixed = run_in_shell(omn, f">{answer}", *asked)
+    assert mixed.returncode == 0
+    assert answer.read_text().startswith("words\n{")
+    assert mixed.stderr.splitlines() == [
+        "omn: 6 bytes of the program's stand before the json on standard output",
+        "     send them elsewhere with --program-stdout FILE",
+    ]
+    assert run_in_shell(omn, f">>{answer}", *asked).stderr == mixed.stderr
+    for quiet in (
+        ("mem.rss", "--", "echo", "words"),
+        ("mem.rss", "--format", "json", "--", "true"),
+        (*asked[:3], "--program-stdout", str(tmp_path / "words"), *asked[3:]),
+    ):
+        assert run_in_shell(omn, f">{answer}", *quiet).stderr == ""
+
+
 def test_a_process_without_descriptors_left_is_told_apart_from_a_fault(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
