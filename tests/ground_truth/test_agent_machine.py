@@ -240,6 +240,24 @@ def test_no_word_of_a_command_line_is_kept_without_content(bench: Bench) -> None
     assert {Path(path).name for path, _ in found} == {"1.pftrace"}
 
 
+@pytest.mark.parametrize(("name", "figures"), [("polled", {"mem.rss"}), ("traced", {"sched.offcpu", "mem.rss"})])
+def test_a_ready_session_is_asked_by_its_name(bench: Bench, name: str, figures: set[str]) -> None:
+    """What waits, writes and speaks has its figures of each source that follows it."""
+    if name == "traced" and os.geteuid() != 0:
+        pytest.skip("only root loads programs into the kernel here")
+    script = """
+        import subprocess
+        agent = Claude("s1"); agent.start(); agent.prompt()
+        agent.begin("c1"); subprocess.run(["sleep", "1"]); agent.finish("c1")
+        agent.stop(); agent.end()
+    """
+    ran = bench.record(script, "--with", name)
+    assert (ran.code, ran.stderr) == (0, "")
+    (tool,) = show(bench)["machine"]["tools"]
+    assert (tool["processes"], figures - tool["figures"].keys()) == (1, set())
+    assert any("cpu.util" in path for path in bench.read().counters)
+
+
 def test_a_session_that_cannot_be_asked_refuses_the_launch(bench: Bench) -> None:
     """The harness never runs: what is wrong with the session is said as omn says it of a run."""
     wrong = {

@@ -90,7 +90,7 @@ def hook_command(harness: str, folder: Path, content: str) -> int:
 Examples:
   omn agent record -- claude
   omn agent record --label code-mode -o work.pftrace -- pi "mend the fence"
-  omn agent record --with session.yaml -- claude
+  omn agent record --with polled -- claude
 """,
 )
 @click.option("--harness", type=click.Choice(_NAMES), help="Which agent it is, where its program's name does not say.")
@@ -100,7 +100,7 @@ Examples:
     "--with",
     "session_file",
     metavar="SESSION",
-    help="Ask this session file of the machine meanwhile, about the agent and all it starts.",
+    help="Ask this session file, or the ready one `polled` or `traced`, of the machine meanwhile.",
 )
 @click.option("--telemetry", is_flag=True, help="Let Claude Code's own telemetry tell of its requests and tools too.")
 @click.option("--write-hooks", is_flag=True, help="Write hooks into Codex's or Muse's configuration, and say where.")

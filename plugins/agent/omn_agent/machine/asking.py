@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 
 from omn_agent.machine.answers import make_answers
@@ -14,12 +16,18 @@ must have: of the environment that a program was executed with the process conne
 _ABOUT_PROCESSES = frozenset({"pid", "tid", "launch"})
 
 
+READY = Path(__file__).with_name("sessions")
+"""The sessions that come with omn-agent, each named by a word, which no session file's name can be: those end in what
+says their format."""
+
+
 def read_asked(place: str) -> Session:
-    """Read a session file for a recording.
+    """Read a session file for a recording, or the ready one of that name.
 
     Raises RequestError where it cannot be one: the program and the window of a recording are the harness.
     """
-    session = read_session(place)
+    ready = READY / f"{place}.yaml"
+    session = read_session(str(ready) if "/" not in place and ready.is_file() else place)
     for what, value in (("launch", session.launch), ("repeat", session.repeat)):
         if value is not None:
             raise RequestError(f"{place!r} has a {what!r}, and a recording's program is the harness", "leave it out")
