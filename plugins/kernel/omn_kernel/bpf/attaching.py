@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from omn_core.api import MachineRefused, Probe
+from omn_kernel.bpf.descriptors import Descriptor
 from omn_kernel.bpf.hooks import (
     Function,
     KernelProbe,
@@ -36,23 +37,8 @@ _COUNTER_BIT = 32
 """Where in it the counter stands (format/ref_ctr_offset)."""
 
 
-class Link:
+class Link(Descriptor):
     """A program at its hook: it runs there until this is closed."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    def close(self) -> None:
-        """Detach the program."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def attach(program: LoadedProgram, hook: AnyHook) -> Link:

@@ -6,11 +6,12 @@ import errno
 import functools
 import os
 import re
-from typing import Protocol, Self
+from typing import Protocol
 
 import attrs
 
 from omn_kernel.bpf.assembly import Assembled
+from omn_kernel.bpf.descriptors import Descriptor
 from omn_kernel.bpf.locked_memory import make_charged
 from omn_kernel.bpf.refusals import refuse_program
 from omn_kernel.bpf.rejections import ProgramRejected
@@ -56,11 +57,11 @@ class Account:
     skipped: int | None
 
 
-class LoadedProgram:
-    """A program that the kernel has taken, by its descriptor."""
+class LoadedProgram(Descriptor):
+    """A program that the kernel has taken, by its descriptor: unloaded once nothing it is attached to holds it."""
 
     def __init__(self, descriptor: int, name: str) -> None:
-        self.descriptor = descriptor
+        super().__init__(descriptor)
         self.name = name
         self._is_timed = _read_is_timed()
 
@@ -80,18 +81,6 @@ class LoadedProgram:
             calls.run_program(self.descriptor, cpu)
         except OSError as error:
             raise refuse_program(f"run on cpu {cpu}", error) from None
-
-    def close(self) -> None:
-        """Let go of the program, which is unloaded once nothing it was attached to holds it."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def load(assembled: Assembled, hook: Hook) -> LoadedProgram:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, Self
+from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from omn_kernel.bpf.descriptors import Descriptor
 from omn_kernel.bpf.locked_memory import make_charged
 from omn_kernel.bpf.map_types import NO_PREALLOCATION, MapType
 from omn_kernel.bpf.refusals import refuse_map
@@ -46,8 +47,10 @@ class Entries:
         return len(self.keys)
 
 
-class Map:
+class Map(Descriptor):
     """A map of the kernel's, by its descriptor. Raises MachineRefused where it cannot be made.
+
+    What it holds is lost once no program has it either.
 
     `key` and `value` are numpy types (a value of a per-cpu map is one cpu's), `entries` how many fit. `name` is what
     bpftool lists it by, 15 letters of it. `inner` is a map like those that a map of maps holds.
@@ -64,12 +67,12 @@ class Map:
         flags: tuple[str, ...] = (),
         inner: Map | None = None,
     ) -> None:
+        super().__init__()
         self.kind = kind
         self.name = name
         self.key: np.dtype[Any] = np.dtype(key)
         self.value: np.dtype[Any] = np.dtype(value)
         self.entries = entries
-        self.descriptor = -1
         self._has_batch = True
         wanted = [*flags, NO_PREALLOCATION] if kind.is_storage else flags
         bits = sum(calls.constant(flag) or 0 for flag in wanted)
@@ -101,18 +104,6 @@ class Map:
             )
         finally:
             os.close(types)
-
-    def close(self) -> None:
-        """Let go of the map. What it holds is lost once no program has it either."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def update(self, key: Any, value: Any, flags: int = ANY) -> None:
         """Set an entry, a per-cpu one to a value of every possible cpu. Raises OSError as bpf(2) does."""
