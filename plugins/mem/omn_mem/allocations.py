@@ -35,7 +35,7 @@ class Allocations(ProbedRecords):
     def choose_functions(self, target: BoundTarget) -> Chooses:
         """Choose the programs on the functions of allocators, and load what forgets threads."""
         self.load_states(self._calls)
-        made = HeapPrograms(self.tasks.filter, self.task_fields, self._calls, self.take_stack, self.transport)
+        made = HeapPrograms(self.tasks.filter, self._calls, self.take_task, self.transport)
         return SameFunctions(made.list_functions())
 
     def sample(self, now_ns: int) -> Batch:

@@ -84,10 +84,9 @@ class Calls(ProbedRecords, SpanRecords):
         self.count_lost(self._lost, f"calls found no room among the {MOST_CALLS} that are remembered")
         self._written = CallPrograms(
             self.tasks.filter,
-            self.task_fields,
             self._depths,
             self._calls,
-            self.take_stack,
+            self.take_task,
             self.transport,
             self._lost,
             self._unpaired,

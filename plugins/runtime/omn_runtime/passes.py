@@ -134,11 +134,10 @@ class PassRecords(PassedPlaces, ProbedRecords):
         """Make what writes a place's program."""
         written = RecordPrograms(
             self.tasks.filter,
-            self.task_fields,
             self.record,
             self._of_functions,
             self._of_marks,
-            self.take_stack,
+            self.take_task,
             self.transport,
         )
         return partial(written.write_mark, place.arguments) if place.is_marked else written.write_entry

@@ -48,9 +48,7 @@ class Blocks(SpanRecords):
         self._begins_at_entry = entry is not None
         unseen = self.hold(LostCounter())
         self.count_lost(unseen, "blocks ended where no tracepoint was passed")
-        written = OffCpuProgram(
-            self.tasks, self.task_fields, self._states, self.take_stack, self.transport, entry, unseen
-        )
+        written = OffCpuProgram(self.tasks, self._states, self.take_task, self.transport, entry, unseen)
         if entry is not None:
             self.load_tracepoint(TRACEPOINT, entry.write_entry)
         self.load_event("sched_switch", written.write_switch)

@@ -70,9 +70,8 @@ class FutexWaits(SpanRecords):
         self.load_states(self._states)
         written = FutexPrograms(
             self.tasks,
-            self.task_fields,
             self._states,
-            self.take_stack,
+            self.take_task,
             self.transport,
             self._unknown,
             self._with_wakes,

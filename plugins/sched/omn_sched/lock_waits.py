@@ -75,9 +75,7 @@ class LockWaits(SpanRecords):
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs, that on a wait's end first."""
         self.count_lost(self._lost, f"waits found no room among the {MOST_WAITS} that are remembered")
-        written = LockPrograms(
-            self.tasks, self.task_fields, self._waits, self.take_stack, self.transport, self._lost, self._unknown
-        )
+        written = LockPrograms(self.tasks, self._waits, self.take_task, self.transport, self._lost, self._unknown)
         self.load_event("contention_end", written.write_end)
         self.load_event("contention_begin", written.write_begin)
 

@@ -49,10 +49,9 @@ class Mutexes(ProbedRecords, SpanRecords):
             # Who has a mutex may be another thread than the one that is asked about.
             self.tasks.filter if target.tid is None else OneProcess(target.processes[0].pid),
             target.tid,
-            self.task_fields,
             self._waiting,
             self._held_mutexes,
-            self.take_stack,
+            self.take_task,
             self.transport,
             self._lost,
         )

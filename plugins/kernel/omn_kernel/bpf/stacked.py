@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
 from omn_kernel.bpf.assembly import Assembly, Record
-from omn_kernel.bpf.registers import Register
+from omn_kernel.bpf.reading import TaskAssembly
+from omn_kernel.bpf.registers import R1, Register
 from omn_kernel.bpf.stacks import STACK_FIELDS, StackTable
 from omn_kernel.bpf.streaming import StreamCollector
 from omn_kernel.bpf.tasks import TaskFields
@@ -21,18 +22,18 @@ from omn_kernel.perf.task_records import TaskRecords
 from omn_kernel.symbols.choice import choose_sources
 
 
-class TakesStacks(Protocol):
-    """What emits the taking of a stack into a record, if anybody asks for it."""
+class TakesTasks(Protocol):
+    """What emits whose a record is, and where in its code that was."""
 
-    def __call__(self, program: Assembly, record: Record, context: Register) -> None:
-        """Emit it (`StackedRecords.take_stack`)."""
+    def __call__(self, program: TaskAssembly, record: Record, task: Register, context: Register) -> None:
+        """Emit it (`StackedRecords.take_task`)."""
 
 
 class StackedRecords(StreamCollector, ABC):
     """A collector of records that say what the answer shows of a task and of where it was in its code.
 
-    `layout` are the fields of its own that a record has. A subclass writes programs that set them, `process` and those
-    of `task_fields`, take the stack (`take_stack`) and hand the record over. A field `caller` among them is who called
+    `layout` are the fields of its own that a record has. A subclass writes programs that set them, take whose the
+    record is (`take_task`) and hand it over. A field `caller` among them is who called
     the function that a program is at the entry of (`StackTable.make_stacks`). `takes_user_stacks_only` leaves the
     kernel's part of stacks out, `passed_over` (`StackTable`) some of its innermost; `takes_kernel_stacks_only` leaves
     out what is the program's, of events that come in whoever's time.
@@ -64,6 +65,17 @@ class StackedRecords(StreamCollector, ABC):
         shown = {emit.name for emit in self.resolved.emits} & {"stack", "raw"}
         is_walked = self.resolved.walk is not None and self.resolved.walk.walk != "none"
         return is_walked and bool(shown or self.resolved.stack_keys)
+
+    def take_task(self, program: TaskAssembly, record: Record, task: Register, context: Register) -> None:
+        """Emit what sets a record's process, what the answer shows of a task, and the stack of the task that runs.
+
+        `task`, one of R6 to R9, stands for the task, and `context` is a register that holds what R1 held when the
+        program began. R0 to R5 hold nothing after it. Raises FieldMissing.
+        """
+        program.read_process(R1, task)
+        program.set(record, "process", R1)
+        self.task_fields.write(program, record, task)
+        self.take_stack(program, record, context)
 
     def take_stack(self, program: Assembly, record: Record, context: Register) -> None:
         """Emit what sets a record's stack to that of the task that runs, where stacks are asked for.

@@ -16,9 +16,8 @@ from omn_kernel.bpf.filters import TaskFilter
 from omn_kernel.bpf.pieces import copy_from_user, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
-from omn_kernel.bpf.stacked import TakesStacks
+from omn_kernel.bpf.stacked import TakesTasks
 from omn_kernel.bpf.task_states import TaskStates
-from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 from omn_kernel.bpf.user_functions import (
     UserFunction,
@@ -62,9 +61,8 @@ class HeapPrograms:
     """Writes the programs on the functions of an allocator."""
 
     tasks: TaskFilter
-    fields: TaskFields
     calls: TaskStates
-    take_stack: TakesStacks
+    take_task: TakesTasks
     transport: Transport
 
     def list_functions(self) -> list[UserFunction]:
@@ -88,10 +86,7 @@ class HeapPrograms:
         if operation in (REALLOC, POSIX_MEMALIGN):
             read_user_argument(program, R1, R6, 0)
             program.set(call, "given", R1)
-        program.read_field(R1, R7, "task_struct", "tgid")
-        program.set(call, "process", R1)
-        self.fields.write(program, call, R7)
-        self.take_stack(program, call, R6)
+        self.take_task(program, call, R7, R6)
         read_caller(program, R9, R6)
         program.set(call, "caller", R9)
         self.calls.put(program, R7, call)

@@ -13,7 +13,7 @@ from omn_kernel.bpf.mark_arguments import MOST_ARGUMENTS, MarkArgument, read_mar
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
-from omn_kernel.bpf.stacked import TakesStacks
+from omn_kernel.bpf.stacked import TakesTasks
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 from omn_kernel.bpf.user_functions import (
@@ -42,11 +42,10 @@ class RecordPrograms:
     """
 
     tasks: TaskFilter
-    fields: TaskFields
     layout: np.dtype[np.void]
     of_functions: Sequence[str]
     of_marks: Sequence[str]
-    take_stack: TakesStacks
+    take_task: TakesTasks
     transport: Transport
 
     def write_entry(self, program: KernelAssembly, *, number: int | None) -> None:
@@ -88,10 +87,7 @@ class RecordPrograms:
     def _hand_over(self, program: KernelAssembly, record: Record) -> None:
         """Complete the record, whose caller is in R8, and hand it over."""
         program.set(record, "caller", R8)
-        program.read_field(R1, R7, "task_struct", "tgid")
-        program.set(record, "process", R1)
-        self.fields.write(program, record, R7)
-        self.take_stack(program, record, R6)
+        self.take_task(program, record, R7, R6)
         read_clock(program, R0)
         program.set(record, "ns", R0)
         self.transport.write(program, record, R6)

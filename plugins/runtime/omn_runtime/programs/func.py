@@ -16,8 +16,7 @@ from omn_kernel.bpf.maps import NO_EXIST, Map
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
-from omn_kernel.bpf.stacked import TakesStacks
-from omn_kernel.bpf.tasks import TaskFields
+from omn_kernel.bpf.stacked import TakesTasks
 from omn_kernel.bpf.transport import Transport
 from omn_kernel.bpf.user_functions import read_caller, read_entry_stack, read_user_stack
 
@@ -51,10 +50,9 @@ class CallPrograms:
     """
 
     tasks: TaskFilter
-    fields: TaskFields
     depths: Map
     calls: Map
-    take_stack: TakesStacks
+    take_task: TakesTasks
     transport: Transport
     lost: LostCounter
     unpaired: LostCounter
@@ -71,10 +69,7 @@ class CallPrograms:
         self._set_key(program, key, function)
         self._set_key(program, call, function)
         program.set(call, "depth", R8)
-        self.fields.write(program, call, R7)
-        program.read_field(R1, R7, "task_struct", "tgid")
-        program.set(call, "process", R1)
-        self.take_stack(program, call, R6)
+        self.take_task(program, call, R7, R6)
         read_caller(program, R9, R6)
         program.set(call, "caller", R9)
         read_clock(program, R0)

@@ -15,11 +15,10 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import copy_from_user, measure_span, read_clock
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
-from omn_kernel.bpf.stacked import TakesStacks
+from omn_kernel.bpf.stacked import TakesTasks
 from omn_kernel.bpf.system_calls import read_call_argument, read_call_number, read_compat
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.task_states import TaskStates
-from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 from omn_kernel.syscalls import find_syscall
 
@@ -78,9 +77,8 @@ class FutexPrograms:
     """Writes the programs on sys_enter and sys_exit. `unknown` counts waits that end and were not seen to begin."""
 
     tasks: TargetTasks
-    fields: TaskFields
     states: TaskStates
-    take_stack: TakesStacks
+    take_task: TakesTasks
     transport: Transport
     unknown: LostCounter
     with_wakes: bool
@@ -113,10 +111,7 @@ class FutexPrograms:
 
         program.label("begin")
         program.set(call, "result", WAITING)
-        program.read_process(R1, R7)
-        program.set(call, "process", R1)
-        self.fields.write(program, call, R7)
-        self.take_stack(program, call, R6)
+        self.take_task(program, call, R7, R6)
         read_clock(program, R0)
         program.set(call, "began_ns", R0)
         self.states.put(program, R7, call)

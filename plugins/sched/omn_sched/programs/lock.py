@@ -15,9 +15,8 @@ from omn_kernel.bpf.maps import NO_EXIST, Map
 from omn_kernel.bpf.pieces import measure_span, read_clock
 from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
-from omn_kernel.bpf.stacked import TakesStacks
+from omn_kernel.bpf.stacked import TakesTasks
 from omn_kernel.bpf.target_tasks import TargetTasks
-from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 
 FIELDS = [("began_ns", "u8"), ("wait_ns", "i8"), ("addr", "u8"), ("flags", "u4")]
@@ -35,9 +34,8 @@ class LockPrograms:
     """
 
     tasks: TargetTasks
-    fields: TaskFields
     waits: Map
-    take_stack: TakesStacks
+    take_task: TakesTasks
     transport: Transport
     lost: LostCounter
     unknown: LostCounter
@@ -55,10 +53,7 @@ class LockPrograms:
         program.set(wait, "addr", R9)
         program.read_argument(R1, R6, 1)
         program.set(wait, "flags", R1)
-        program.read_process(R1, R7)
-        program.set(wait, "process", R1)
-        self.fields.write(program, wait, R7)
-        self.take_stack(program, wait, R6)
+        self.take_task(program, wait, R7, R6)
         read_clock(program, R0)
         program.set(wait, "began_ns", R0)
         program.update(self.waits, key, wait, NO_EXIST)

@@ -16,9 +16,8 @@ from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
-from omn_kernel.bpf.stacked import TakesStacks
+from omn_kernel.bpf.stacked import TakesTasks
 from omn_kernel.bpf.task_states import TaskStates
-from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.tracing import ABSENT
 from omn_kernel.bpf.transport import Transport
 from omn_kernel.bpf.user_functions import UserFunction, read_caller, read_user_argument, read_user_result
@@ -59,10 +58,9 @@ class MutexPrograms:
 
     tasks: TaskFilter
     thread: int | None
-    fields: TaskFields
     waiting: TaskStates
     held: Map
-    take_stack: TakesStacks
+    take_task: TakesTasks
     transport: Transport
     lost: LostCounter
 
@@ -164,12 +162,10 @@ class MutexPrograms:
         program.set(lock, "held_ns", ABSENT)
         read_user_argument(program, R9, R6, position)
         program.set(lock, "addr", R9)
-        for field, path in (("process", "tgid"), ("thread", "pid")):
-            program.read_field(R1, R7, "task_struct", path)
-            program.set(lock, field, R1)
+        program.read_thread(R1, R7)
+        program.set(lock, "thread", R1)
         program.copy_field(lock, "own_comm", R7, "task_struct", "comm")
-        self.fields.write(program, lock, R7)
-        self.take_stack(program, lock, R6)
+        self.take_task(program, lock, R7, R6)
         read_caller(program, R8, R6)
         program.set(lock, "caller", R8)
         return lock

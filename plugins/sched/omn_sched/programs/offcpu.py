@@ -12,10 +12,9 @@ from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
-from omn_kernel.bpf.stacked import TakesStacks
+from omn_kernel.bpf.stacked import TakesTasks
 from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.task_states import TaskStates
-from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 
 from omn_sched.programs.entry import SchedulerEntry
@@ -35,7 +34,7 @@ woken since, where records are read."""
 
 
 class OffCpuProgram:
-    """Writes the program on sched_switch. `take_stack` emits what keeps where a thread left, if anybody asks.
+    """Writes the program on sched_switch. `take_task` emits what keeps which thread left, and where.
 
     `entry` knows when it went into the scheduler, None on kernels that do not tell: there it leaves at the switch.
     `unseen` counts blocks whose end passed no tracepoint, where nothing else tells it.
@@ -44,17 +43,15 @@ class OffCpuProgram:
     def __init__(
         self,
         tasks: TargetTasks,
-        fields: TaskFields,
         states: TaskStates,
-        take_stack: TakesStacks,
+        take_task: TakesTasks,
         transport: Transport,
         entry: SchedulerEntry | None,
         unseen: LostCounter,
     ) -> None:
         self._tasks = tasks
-        self._fields = fields
         self._states = states
-        self._take_stack = take_stack
+        self._take_task = take_task
         self._transport = transport
         self._entry = entry
         self._unseen = unseen
@@ -77,13 +74,10 @@ class OffCpuProgram:
         left = program.reserve(self._states.state)
         program.clear(left)
         program.set(left, "state", R9)
-        program.read_process(R1, R7)
-        program.set(left, "process", R1)
         if isinstance(program, KernelAssembly):
             read_queue_time(program, R9, R7)
             program.set(left, "waited_ns", R9)
-        self._fields.write(program, left, R7)
-        self._take_stack(program, left, R6)
+        self._take_task(program, left, R7, R6)
         if isinstance(program, KernelAssembly) and self._entry is not None:
             self._entry.take(program, R9)
         else:
