@@ -260,6 +260,7 @@ def test_children_are_captures_of_their_own_linked_to_their_launch(tmp_path: Pat
     assert [capture.session_id for capture in recording.captures] == ["parent", "agent-aa1", "agent-bb2"]
     assert sums(*recording.captures) == (3, 101, 11)
     trace = encode(recording)
+    assert [capture.fields.get("role") for capture in recording.captures] == [None, "digger", "sower"]
     task, agent = trace.one("Task"), trace.one("Agent")
     assert (task.args["child_session"], agent.args["child_session"]) == ("agent-aa1", "agent-bb2")
     assert (task.args["subagent_type"], agent.args["subagent_type"]) == ("digger", "sower")
@@ -361,7 +362,7 @@ def test_what_is_no_record_is_counted_and_nothing_else_is_lost(tmp_path: Path) -
     assert sums(capture) == (1, 4, 4)
     assert len(capture.prompts) == 1
     counted = {name: capture.fields[name] for name in ("malformed_lines", "unknown_lines", "untimed_records")}
-    assert counted == {"malformed_lines": 2, "unknown_lines": 1, "untimed_records": 1}
+    assert counted == capture.fields["losses"] == {"malformed_lines": 2, "unknown_lines": 1, "untimed_records": 1}
     assert capture.fields["synthetic_messages"] == 1
 
 

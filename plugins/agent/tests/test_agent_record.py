@@ -212,6 +212,7 @@ def test_hooks_that_are_switched_off_are_said_and_the_files_are_read(bench: Benc
     assert ran.code == 0
     assert "degraded: no hook told anything" in ran.stdout
     assert bench.read().one("Bash").args["timing"] == "transcript-observed"
+    assert "s: degraded: no hook told anything" in bench.command("show", "out.pftrace").stdout
 
 
 def test_a_file_that_is_there_refuses_the_launch(bench: Bench) -> None:

@@ -163,6 +163,7 @@ def test_a_journal_with_torn_and_changed_lines_is_recovered_without_them(bench: 
     capture = trace.one("profile (1)")
     damaged = sum(line != before for line, before in zip(changed, lines, strict=True)) + 1
     assert (capture.args["journal_corrupt"], capture.end) == (damaged, None)
+    assert f": journal corrupt: {damaged}\n" in bench.command("show", "out.pftrace").stdout
     assert {row.args["call_id"] for row in trace.named("Bash")} == {"done", "open"}
 
 

@@ -222,3 +222,20 @@ def test_what_a_recorder_lost_is_said(tmp_path: Path) -> None:
     assert "a.pftrace: 1 packets do not decode" in text
     assert "a.pftrace: 1 parts are no packet or too large" in text
     assert report["groups"][0]["window_ns"] == 9 * SECOND
+
+
+def test_what_a_recording_says_of_its_own_losses_is_said(tmp_path: Path) -> None:
+    """Of the whole recording, and of a session; and what was known less well. Figures that are no losses are not."""
+    fields = {
+        "losses": {"hook_drops": 3, "malformed_lines": 2}, "degradations": ["no hook told anything"],
+        "unavailable_child_sessions": 1, "duplicate_records": 9, "import_lines": 9,
+    }  # fmt: skip
+    report = show(write(tmp_path / "a.pftrace", make_capture(fields=fields)))
+    assert report["captures"][0]["losses"] == {
+        "hook_drops": 3, "malformed_lines": 2, "unavailable_child_sessions": 1,
+    }  # fmt: skip
+    text = render_report(report)
+    assert text.endswith(
+        "\n  s1: hook drops: 3\n  s1: malformed lines: 2\n  s1: unavailable child sessions: 1"
+        "\n  s1: degraded: no hook told anything"
+    )

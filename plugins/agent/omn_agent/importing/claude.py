@@ -91,6 +91,7 @@ def read_sessions(paths: list[Path], account: Account, source: Files = DISK) -> 
     for path in paths:
         _read_meta(reading, path, source)
     _link_children(reading)
+    _name_roles(reading)
     return list(reading.sessions.values())
 
 
@@ -307,6 +308,16 @@ def _link_children(reading: _Reading) -> None:
             if find_text(tool.args, "prompt") == child.prompts[0].text:
                 parent.delegate(tool, child.session_id)
                 break
+
+
+def _name_roles(reading: _Reading) -> None:
+    """Give a child the kind of agent that its launch asked for, where nothing beside its file says it."""
+    for session in reading.sessions.values():
+        for tool in session.tools.values():
+            launch = tool.delegation
+            child = reading.sessions.get(launch.child_session or "") if launch is not None else None
+            if launch is not None and child is not None and "subagent_type" in launch.launch:
+                child.fields.setdefault("role", launch.launch["subagent_type"])
 
 
 def _iter_unlinked(session: Session) -> Iterator[Any]:

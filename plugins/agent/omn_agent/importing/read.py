@@ -10,6 +10,7 @@ from typing import Any
 from omn_export.perfetto.tracks import Clock, ClockSnapshot
 
 from omn_agent.harness import Harness
+from omn_agent.health import describe_health
 from omn_agent.importing.lines import Account, iter_records
 from omn_agent.importing.session import Session
 from omn_agent.recording import Capture, Recording
@@ -94,7 +95,7 @@ def read_recording(harness: Harness, place: Path, has_content: bool) -> tuple[Re
     }
     if account.refused:
         counts["refused_files"] = len(account.refused)
-    captures[0].fields |= counts
+    captures[0].fields |= describe_health(counts)
     start_ns = captures[0].start_ns
     recording = Recording(
         harness, captures, Clock.REALTIME, UNCERTAINTY_NS, [ClockSnapshot({Clock.REALTIME: start_ns})]

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from omn_agent.health import OF_SESSIONS
 from omn_agent.reading.captures import ReadCapture, Reading
 from omn_agent.reading.figures import compute_context_peak, compute_group, compute_tokens, list_limits
 from omn_agent.reading.groups import make_groups
@@ -77,7 +78,21 @@ def _describe_capture(capture: ReadCapture) -> dict[str, Any]:
         "lane_overflows": _find_peak(capture, "lane_overflows"),
         "clock_uncertainty_ns": capture.args.get("clock_uncertainty_ns"),
         "unverified": capture.args.get("unverified") is True,
+        "losses": _find_losses(capture),
+        "degradations": [text for text in _get_list(capture.args.get("degradations")) if isinstance(text, str)],
     }
+
+
+def _find_losses(capture: ReadCapture) -> dict[str, int]:
+    """Return what its recorder or importer counted as lost, of the whole recording and of this session."""
+    told = capture.args.get("losses")
+    found = told if isinstance(told, dict) else {}
+    found = {**found, **{name: capture.args.get(name) for name in OF_SESSIONS}}
+    return {str(name): count for name, count in found.items() if isinstance(count, int) and count}
+
+
+def _get_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _find_newer_schema(capture: ReadCapture) -> int | None:

@@ -155,6 +155,8 @@ def _render_health(report: dict[str, Any]) -> Iterable[str]:
         for field, text in (("dropped_events", "events dropped"), ("lane_overflows", "tools found no lane")):
             if capture[field]:
                 wrong.append(f"{name}: {capture[field]} {text}")
+        wrong += [f"{name}: {reason.replace('_', ' ')}: {count}" for reason, count in capture["losses"].items()]
+        wrong += [f"{name}: degraded: {text}" for text in capture["degradations"]]
         if capture["newer_schema"] is not None:
             wrong.append(f"{name}: follows version {capture['newer_schema']} of the contract, and is read as version 1")
         if capture["unverified"]:

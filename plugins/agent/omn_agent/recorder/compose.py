@@ -12,6 +12,7 @@ import attrs
 from omn_export.perfetto.tracks import Clock
 
 from omn_agent.harness import Harness
+from omn_agent.health import describe_health
 from omn_agent.importing.fields import find_count, find_text, get_object
 from omn_agent.importing.lines import Account
 from omn_agent.importing.session import Session
@@ -74,6 +75,8 @@ def compose(content: JournalContent) -> Composed:
         find_text(content.begin, "boot"),
         _make_machine(content, degradations),
     )
+    if recording.captures:
+        recording.captures[0].fields |= describe_health(findings.health, degradations)
     return Composed(recording, findings.health, degradations)
 
 
