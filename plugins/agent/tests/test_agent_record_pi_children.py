@@ -11,8 +11,11 @@ from agent_recording import Bench, kill
 from omn_agent.flows import compute_delegation_flow
 from omn_agent.harness import Harness
 from omn_agent.recorder.clock import Reading, Timeline
+from omn_agent.recorder.compose import compose
+from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.extension_tools import link_child
 from omn_agent.recorder.findings import Findings, Window
+from omn_agent.recorder.journal_content import JournalContent
 from omn_agent.recording import Delegation, Tool
 from perfetto_reading import ReadTrace
 
@@ -135,6 +138,39 @@ def test_children_outlive_their_recorder_in_what_is_recovered(bench: Bench) -> N
     trace = bench.read()
     outer, first = trace.one("profile (1)"), trace.one("profile (2)")
     assert (outer.end, first.args["stop_reason"], first.args["parent_session"]) == (None, "quit", "outer")
+
+
+@pytest.mark.spec("AGT-5")
+def test_each_capture_has_the_readings_of_its_own_process_and_time() -> None:
+    """Sessions that follow one another share a process, a child has its own; the queue's depth is the first one's."""
+
+    def event(stamp_ns: int, name: str, session: str, pid: int, **given: Any) -> HarnessEvent:
+        return HarnessEvent(Harness.PI, stamp_ns, session, f"extension.{name}", {**given, "pid": pid})
+
+    content = JournalContent({"id": "r", "content": True}, Harness.PI, [Reading(0, 0, 0, 1)], starts={7: 0, 8: 0})
+    content.events = [
+        event(10, "session_start", "one", 7),
+        event(20, "session_start", "child", 8, parent_session="one"),
+        event(30, "session_shutdown", "child", 8),
+        event(40, "session_shutdown", "one", 7),
+        event(50, "session_start", "two", 7),
+    ]
+    content.samples = {7: [(5, 1, 1), (15, 2, 2), (45, 3, 3), (55, 4, 4)], 8: [(25, 9, 9), (35, 8, 8)]}
+    content.depths = [(12, 3), (38, 1), (90, 6)]
+    content.end = {"s": 100, "reason": "harness-exit"}
+    captures = {capture.session_id: capture for capture in compose(content).recording.captures}
+    assert {name: row.samples.resident_bytes for name, row in captures.items()} == {
+        "one": [(15, 2)],
+        "child": [(25, 9)],
+        "two": [(55, 4)],
+    }
+    assert {name: row.samples.cpu_us for name, row in captures.items()} == {
+        "one": [(15, 2)],
+        "child": [(25, 9)],
+        "two": [(55, 4)],
+    }
+    assert [captures[name].samples.queue_depth for name in captures] == [[(12, 3), (38, 1), (39, 6)], [], []]
+    assert [row.process.tid for row in captures.values() if row.process is not None] == [7, 8, 7]
 
 
 def test_a_launch_leads_to_a_child_where_no_other_can_have_made_it() -> None:
