@@ -123,8 +123,8 @@ def describe(
 calls = describe("_calls", ["calls.h"], ["calls.c"], kernel="linux/bpf.h", names=BPF_NAMES, more=BPF_STRUCTURES)
 bpf = describe(
     "_bpf",
-    ["maps.h", "ringbuf.h", "grace.h"],
-    ["maps.c", "ringbuf.c", "grace.c"],
+    ["maps.h", "ringbuf.h", "grace.h", "btf.h"],
+    ["maps.c", "ringbuf.c", "grace.c", "btf.c"],
     kernel="linux/bpf.h",
     names=MAP_NAMES,
 )

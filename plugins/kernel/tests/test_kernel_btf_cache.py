@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from omn_kernel.btf.index import compute_name_hash
 from omn_kernel.btf.kernel import NOTES, PATH, parse_index, read_kernel_btf, render_index
 from omn_kernel.btf.types import Btf
+from omn_kernel.native._bpf import lib
 from type_information import FUNC, INT, PROTO, Maker
 
 from omn_core.testing.sysroot import Sysroot
@@ -92,7 +93,7 @@ def test_a_kernel_without_a_build_id_keeps_no_index(kept: Path, sysroot: Sysroot
 
 @given(st.lists(st.text("abcdefgh_", min_size=1, max_size=40), unique=True, max_size=30))
 def test_every_name_is_found_and_no_other(names: list[str]) -> None:
-    """The hash that numpy computes of all names at once is the one that a search computes of one."""
+    """The hash that native code computes of all names at once is the one that a search computes of one."""
     types = Btf(make_types(*names))
     index = parse_index(render_index(types.index, 1), 1)
     assert index is not None
@@ -101,6 +102,20 @@ def test_every_name_is_found_and_no_other(names: list[str]) -> None:
         assert types.find_function(name) == number
         assert (types.find_function(name + "z")) is None
     assert [*index.hashes] == sorted(compute_name_hash(name.encode()) for name in [*names, "int"])
+
+
+def test_of_types_of_one_name_the_first_is_found() -> None:
+    """Whatever their order by hash: a static function of many files is there many times."""
+    types = Btf(make_types("again", "other", "again", "again"))
+    assert types.find_function("again") == 3
+    assert [*types.index.iter_candidates(b"again")] == [3, 5, 6]
+
+
+def test_a_name_longer_than_the_kernels_is_not_looked_for() -> None:
+    """What is before it and behind it is: its bytes are read to a bound, however often it is named."""
+    longest = "n" * (lib.OMN_BTF_NAME_BYTES - 1)
+    types = Btf(make_types("before", longest, longest + "nn", "behind"))
+    assert [types.find_function(name) for name in ("before", longest, longest + "nn", "behind")] == [3, 4, None, 6]
 
 
 def test_the_running_kernels_kept_index_says_what_a_new_one_does(kept: Path) -> None:
