@@ -8,6 +8,7 @@ import pytest
 from reference.load import load_pairs, load_parser
 from reference.parsers.sysstat import parse_pidstat_io
 from reference.parsers.timing import parse_perf_stat
+from reference.parsers.tracing import parse_bpftrace
 from reference.parsers.util_linux import parse_prlimit
 from reference.parsing import ToolLossError, UnreadableError
 
@@ -15,6 +16,11 @@ pytestmark = pytest.mark.spec("BEN-1")
 CAPTURES = Path(__file__).parent / "captures"
 
 CASES: list[tuple[str, str, dict[str, float]]] = [
+    (
+        "debian12/bpftrace.txt",
+        "tracing:parse_bpftrace",
+        {"switches": 10027, "per.0": 5848, "length.count": 10027, "length.median": 1024},
+    ),
     ("debian12/cpu-stat.txt", "machine_files:parse_flat_file", {"nr_periods": 0, "throttled_time": 0}),
     ("debian12/fio.json", "fio:parse_fio", {"read.bytes": 0, "write.bytes": 1 << 20, "write.requests": 64}),
     (
@@ -118,6 +124,8 @@ CASES: list[tuple[str, str, dict[str, float]]] = [
         "smem:parse_smem",
         {"2143.uss_bytes": 448 * 1024, "2143.pss_bytes": 1105 * 1024, "15312.rss_bytes": 13164 * 1024},
     ),
+    ("debian12/strace.txt", "tracing:parse_strace", {"execve.calls": 1, "close.calls": 5}),
+    ("debian12/strace-summary.txt", "tracing:parse_strace_summary", {"execve.calls": 1, "close.calls": 5}),
     ("debian12/time-keyword.txt", "timing:parse_time_keyword", {"wall_ns": 107000000, "oncpu_ns": 1000000}),
     (
         "debian12/time-verbose.txt",
@@ -244,6 +252,13 @@ def test_what_perf_could_not_count_is_no_figure() -> None:
         parse_perf_stat(read_capture("debian12/perf-stat-not-supported.txt"))
     with pytest.raises(ToolLossError, match=r"for 25\.00 % of the time"):
         parse_perf_stat("100,,page-faults,1000,25.00,,\n")
+
+
+def test_events_that_bpftrace_lost_are_its_own_loss() -> None:
+    """It says how many, each time that it finds some missing."""
+    text = read_capture("debian12/bpftrace.txt") + '{"type": "lost_events", "data": {"events": 12}}\n'
+    with pytest.raises(ToolLossError, match="bpftrace lost 12 events"):
+        parse_bpftrace(text)
 
 
 def test_an_account_that_pidstat_may_not_read_is_no_figure() -> None:

@@ -12,7 +12,9 @@ import attrs
 import pytest
 from reference.load import load_pairs
 from reference.model import Pair, When
+from reference.refusal import CannotRunError, PairFailedError
 from reference.runner import run_pair
+from reference.tools import watch
 from reference.verdict import State, Verdict
 from reference.workloads import wait_blocked
 
@@ -124,6 +126,41 @@ def test_a_counter_is_compared_by_its_growth(run: Run) -> None:
     assert (verdict.state, verdict.tool) == (State.FAIL, 0)
     assert verdict.omn is not None
     assert verdict.omn >= 20_000
+
+
+TRACER = """#!/bin/sh
+trap 'echo "{\\"type\\": \\"map\\", \\"data\\": {\\"@counted\\": 7}}"; exit 0' INT
+echo 'Attaching 1 probe...'
+echo __BPFTRACE_NOTIFY_PROBES_ATTACHED >&2
+while :; do sleep 0.01; done
+"""
+
+
+def test_a_tracer_counts_from_where_it_says_so_until_it_is_interrupted(run: Run, tmp_path: Path) -> None:
+    """What it prints at its end is read, whatever words of its own stand before that."""
+    tracer = tmp_path / "tracer"
+    tracer.write_text(TRACER)
+    tracer.chmod(0o755)
+    parser = "reference.parsers.tracing:parse_bpftrace"
+    tool = attrs.evolve(get_pair("sched-switches-perf").tool, command=(str(tracer),), parser=parser, figure="counted")
+    verdict = run("sched-switches-perf", tool=tool)
+    assert (verdict.state, verdict.tool) == (State.FAIL, 7)
+    assert verdict.omn is not None
+    assert verdict.omn >= 1_000
+
+
+def test_a_tracer_that_ends_before_it_traces_has_no_figure(tmp_path: Path) -> None:
+    """Where it says that it may not, it is the machine's; anything else fails, an end without a word too."""
+
+    def trace(script: str) -> None:
+        tool = attrs.evolve(get_pair("sched-switches-perf").tool, command=("sh", "-c", script))
+        with watch(tool, {"output": str(tmp_path / "output")}):
+            pytest.fail("it never said that it traces")
+
+    with pytest.raises(CannotRunError, match="refused: only supports running as the root user"):
+        trace("echo only supports running as the root user. >&2; exit 1")
+    with pytest.raises(PairFailedError, match="ended with 1: it said nothing"):
+        trace("exit 0")
 
 
 def test_medians_of_several_runs_are_compared(run: Run, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class When(enum.Enum):
     DURING = "during"
     """Once and to its end, while the workload runs (or, without one, the tool is the workload): a rate, a share."""
     SPANNING = "spanning"
-    """From before the work to after it: started, waited for until it says that it counts, and interrupted."""
+    """From before the work to after it: a perf or a bpftrace, waited for until it says that it counts, interrupted."""
     WRAPPING = "wrapping"
     """It starts the workload, which follows its own arguments, and reports when that has ended."""
 

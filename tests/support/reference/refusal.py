@@ -10,8 +10,8 @@ from pathlib import Path
 from reference.model import Pair
 
 _REFUSALS = re.compile(
-    "permission denied|operation not permitted|not supported|requires? root|must be root|no permission|access denied"
-    "|is limited",
+    "permission denied|operation not permitted|not supported|requires? root|must be root|as the root user|no permission"
+    "|access denied|is limited",
     re.IGNORECASE,
 )
 

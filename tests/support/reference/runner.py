@@ -15,7 +15,7 @@ from reference.model import Pair, Step, When, fill
 from reference.parsing import Figures, ToolLossError, UnreadableError
 from reference.refusal import CannotRunError, PairFailedError, check_requirements
 from reference.stages import STAGES, Stood
-from reference.tools import Counting, make_argv, run_tool
+from reference.tools import make_argv, run_tool, watch
 from reference.verdict import State, Verdict, judge
 from reference.window import TIMEOUT_S, OmnEndedError, Window
 from reference.workloads import Wrapped, find_innermost, make_pairs_workload, wait_blocked
@@ -106,9 +106,9 @@ def _observe(pair: Pair, running: Running | None, words: Mapping[str, str]) -> l
         _pass_on(running, step, int(words["pid"]))
         texts = [before, run_tool(tool, words)]
     elif tool.when is When.SPANNING:
-        with Counting(tool, words) as counting:
+        with watch(tool, words) as watching:
             _pass_on(running, step, int(words["pid"]))
-            counting.stop()
+            watching.stop()
         texts = [Path(words["output"]).read_text()]
     else:
         _pass_on(running, step, int(words["pid"]))

@@ -32,7 +32,10 @@ class Stood:
 
 @contextlib.contextmanager
 def loop(folder: Path, size_mib: int = 128) -> Iterator[Stood]:
-    """A loop device over a file of its own: words `dev` (its node) and `name`. Direct I/O below it where it can be."""
+    """A loop device over a file of its own: words `dev` (its node), `name`, and `number` as the kernel has it.
+
+    Direct I/O below it where it can be.
+    """
     image = folder / "image"
     with open(image, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, size_mib << 20)
@@ -41,7 +44,9 @@ def loop(folder: Path, size_mib: int = 128) -> Iterator[Stood]:
         raise CannotRunError(f"no loop device can be had here: {done.stderr.strip()}")
     node = done.stdout.strip()
     try:
-        yield Stood({"dev": node, "name": node.removeprefix("/dev/")}, {"dev": node})
+        device = os.stat(node).st_rdev
+        number = os.major(device) << 20 | os.minor(device)  # MKDEV of include/linux/kdev_t.h
+        yield Stood({"dev": node, "name": node.removeprefix("/dev/"), "number": str(number)}, {"dev": node})
     finally:
         subprocess.run(["losetup", "--detach", node], check=True)
 

@@ -15,7 +15,9 @@ from reference.model import Tool, fill
 from reference.refusal import CannotRunError, PairFailedError, find_refusal
 from reference.window import TIMEOUT_S
 
-_ENVIRONMENT = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "S_COLORS": "never", "COLUMNS": "512"}
+_ATTACHED = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
+"""What bpftrace says when all its probes are attached, where a variable of the same name asks for it."""
+_ENVIRONMENT = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "S_COLORS": "never", "COLUMNS": "512", _ATTACHED: "1"}
 """What every tool finds beside the environment there is: its words and numbers are the same everywhere."""
 
 
@@ -105,3 +107,53 @@ class Counting:
             self._child.communicate(timeout=TIMEOUT_S)
         os.close(self._control)
         os.close(self._acknowledge)
+
+
+class Tracing:
+    """A bpftrace that traces inside the context: it says when its probes are attached, and is interrupted at the end.
+
+    What it printed, its own words beside what it counted, is in `output` after `stop`.
+    """
+
+    def __init__(self, tool: Tool, words: Mapping[str, str]) -> None:
+        self._tool = tool
+        self._output = Path(words["output"])
+        self._said: list[str] = []
+        self._child = subprocess.Popen(
+            make_argv(tool, words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=make_environment(tool), text=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self._said.append(line)
+            if line.strip() == _ATTACHED:
+                return self
+        self._child.communicate(timeout=TIMEOUT_S)
+        # It ended before it traced, which is a failure whatever its exit code.
+        check_ended(self._tool, self._child.returncode or 1, "".join(self._said).encode())
+        return self
+
+    def stop(self) -> None:
+        """Let it print what it counted."""
+        self._child.send_signal(signal.SIGINT)
+        try:
+            said, _ = self._child.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise PairFailedError(f"{self._tool.title} did not end when it was interrupted") from error
+        self._said.append(said)
+        check_ended(self._tool, self._child.returncode, "".join(self._said).encode())
+        self._output.write_text("".join(self._said))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.communicate(timeout=TIMEOUT_S)
+
+
+def watch(tool: Tool, words: Mapping[str, str]) -> Counting | Tracing:
+    """Return what watches from one moment to another: a perf where the command has a control pipe, or a bpftrace."""
+    return (Counting if any("{control}" in part for part in tool.command) else Tracing)(tool, words)

@@ -355,6 +355,208 @@ step("opened")
     )
 
 
+def send_signals(count: int) -> Workload:
+    """Send itself a signal that it ignores so many times. Steps: `ready`, `sent`."""
+    return make_workload(
+        f"send {count} signals",
+        f"""
+import signal
+step("ready")
+for _ in range({count}):
+    os.kill(os.getpid(), signal.SIGURG)
+step("sent")
+""",
+    )
+
+
+def wait_in_vain(count: int) -> Workload:
+    """Wait a millisecond for a lock that is held, so many times. Steps: `ready`, `waited`."""
+    return make_workload(
+        f"wait {count} times for a lock",
+        f"""
+import threading
+held = threading.Lock()
+held.acquire()
+step("ready")
+for _ in range({count}):
+    held.acquire(timeout=0.001)
+step("waited")
+""",
+    )
+
+
+def call_often(count: int) -> Workload:
+    """Make the system call getppid so many times. Steps: `ready`, `called`."""
+    return make_workload(
+        f"call {count} times",
+        f"""
+step("ready")
+for _ in range({count}):
+    os.getppid()
+step("called")
+""",
+    )
+
+
+def sync_often(path: str, count: int) -> Workload:
+    """Write to a file and sync it, so many times. Steps: `ready`, `synced`."""
+    return make_workload(
+        f"sync {count} times",
+        f"""
+target = os.open({path!r}, os.O_WRONLY | os.O_CREAT)
+step("ready")
+for _ in range({count}):
+    os.pwrite(target, bytes(65536), 0)
+    os.fsync(target)
+step("synced")
+""",
+    )
+
+
+def write_together(path: str, count: int, threads: int) -> Workload:
+    """Write to one file in several threads, so many times each: its lock is contended. Steps: `ready`, `written`."""
+    return make_workload(
+        f"write {count} times together",
+        f"""
+import threading
+target = os.open({path!r}, os.O_WRONLY | os.O_CREAT)
+block = bytes(1 << 20)
+def write():
+    for _ in range({count}):
+        os.pwrite(target, block, 0)
+step("ready")
+together = [threading.Thread(target=write) for _ in range({threads})]
+for one in together:
+    one.start()
+for one in together:
+    one.join()
+step("written")
+""",
+    )
+
+
+def allocate_often(count: int) -> Workload:
+    """Ask the C library for a block and give it back, so many times. Steps: `ready`, `allocated`."""
+    return make_workload(
+        f"allocate {count} times",
+        f"""
+import ctypes
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+library.free.argtypes = [ctypes.c_void_p]
+step("ready")
+for _ in range({count}):
+    library.free(library.malloc(3000))
+step("allocated")
+""",
+    )
+
+
+def lock_often(count: int) -> Workload:
+    """Lock a mutex of the C library and unlock it, so many times. Steps: `ready`, `locked`."""
+    return make_workload(
+        f"lock {count} times",
+        f"""
+import ctypes
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+step("ready")
+for _ in range({count}):
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_unlock(mutex)
+step("locked")
+""",
+    )
+
+
+def collect_garbage(count: int) -> Workload:
+    """Have Python collect its garbage so many times. Steps: `ready`, `collected`."""
+    return make_workload(
+        f"collect {count} times",
+        f"""
+import gc
+step("ready")
+for _ in range({count}):
+    gc.collect()
+step("collected")
+""",
+    )
+
+
+def compact_memory(count: int) -> Workload:
+    """Have the kernel compact every zone so many times. Steps: `ready`, `compacted`."""
+    return make_workload(
+        f"compact {count} times",
+        f"""
+target = os.open("/proc/sys/vm/compact_memory", os.O_WRONLY)
+step("ready")
+for _ in range({count}):
+    os.write(target, b"1")
+step("compacted")
+""",
+    )
+
+
+def connect_and_close(count: int, port: int) -> Workload:
+    """Make so many TCP connections on the loopback one after another, and close both ends. Steps: `ready`, `closed`."""
+    return make_workload(
+        f"make and close {count} connections",
+        f"""
+import socket
+listening = socket.create_server(("127.0.0.1", {port}))
+step("ready")
+for _ in range({count}):
+    near = socket.create_connection(("127.0.0.1", {port}))
+    far, _ = listening.accept()
+    near.close()
+    far.recv(1)
+    far.close()
+step("closed")
+""",
+    )
+
+
+def touch_file(path: str, size_bytes: int) -> Workload:
+    """Write so many bytes into the page cache, in calls of 1 MiB. Steps: `ready`, `touched`."""
+    return make_workload(
+        f"write {size_bytes} bytes into the page cache",
+        f"""
+target = os.open({path!r}, os.O_WRONLY | os.O_CREAT)
+step("ready")
+for place in range(0, {size_bytes}, 1 << 20):
+    os.pwrite(target, bytes(1 << 20), place)
+step("touched")
+""",
+    )
+
+
+def ask_in_vain(netns: str, address: str, count: int) -> Workload:
+    """Ask for so many TCP connections of a host that is not there, until each was asked for again by the kernel.
+
+    Steps: `ready`, `repeated`. The second asking is a second after the first, the third two more after that.
+    """
+    return make_workload(
+        f"ask for {count} connections in vain",
+        f"""
+import ctypes, select, socket, struct, subprocess
+place = os.open("/run/netns/{netns}", os.O_RDONLY)
+assert ctypes.CDLL(None).setns(place, 0x40000000) == 0, "setns"
+absent = ["lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", "ref0"]
+subprocess.run(["ip", "neighbour", "replace", "{address}", *absent], check=True)
+asking = [socket.socket() for _ in range({count})]
+step("ready")
+for one in asking:
+    one.setblocking(False)
+    one.connect_ex(("{address}", 9))
+def repeated(one):
+    told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return struct.unpack_from("I", told, 100)[0]  # tcpi_total_retrans
+while not all(repeated(one) for one in asking):
+    time.sleep(0.01)
+step("repeated")
+""",
+    )
+
+
 def wait_blocked(pid: int, timeout_s: float) -> None:
     """Wait until a workload that reported a step sleeps in it.
 
@@ -372,6 +574,8 @@ _OWN = frozenset(
     {
         "open_descriptors", "start_threads", "fork_children", "execute_programs", "fork_steadily", "fault_steadily",
         "mix_checksums", "read_steadily", "write_through", "contend", "sleep_often", "sleep_steadily", "change_cpus",
-        "share_cpu", "send_datagrams", "send_steadily", "connect_locally", "open_udp_sockets",
+        "share_cpu", "send_datagrams", "send_steadily", "connect_locally", "open_udp_sockets", "send_signals",
+        "wait_in_vain", "call_often", "sync_often", "write_together", "allocate_often", "lock_often", "collect_garbage",
+        "compact_memory", "connect_and_close", "touch_file", "ask_in_vain",
     }
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reference.parsers.tracing import read_histogram
 from reference.parsing import Figures
 
 
@@ -31,3 +32,16 @@ def parse_idle(result: Mapping[str, Any]) -> Figures:
         cpu = str(series["key"]["cpu"])
         found[cpu] = found.get(cpu, 0) + series["emits"]["summary"]["last"]
     return found
+
+
+def parse_histogram(result: Mapping[str, Any]) -> Figures:
+    """Read the one histogram: `count`, and `median`, the lower bound of the bucket that it lies in."""
+    (series,) = result["series"]
+    buckets = [(one["low"], one["count"]) for one in series["emits"]["hist"]["buckets"]]
+    return {name.removeprefix("all."): value for name, value in read_histogram("all", buckets).items()}
+
+
+def parse_events(result: Mapping[str, Any]) -> Figures:
+    """Read how many events a count is of: `events`, whatever their measurement is."""
+    (series,) = result["series"]
+    return {"events": series["emits"]["count"]["events"]}
