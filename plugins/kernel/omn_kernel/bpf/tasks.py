@@ -45,7 +45,8 @@ class TaskFields:
     """
 
     def __init__(self, resolved: ResolvedRequest, others: Collection[str] = ()) -> None:
-        had = {*resolved.entry.keys, *resolved.entry.attributes}.difference(others)
+        entry = resolved.entry
+        had = {*entry.keys_of(resolved.backend), *entry.attributes}.difference(others)
         if reads_records(resolved):
             had -= _UNRECORDED
         self.shown = tuple(name for name in _LAYOUTS if name in had and resolved.shows(name))
