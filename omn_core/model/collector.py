@@ -23,7 +23,7 @@ class RunContext:
 
     `names` is the run's string table, `stacks` its table of stacks; `clock` reads CLOCK_MONOTONIC in nanoseconds;
     `sysroot` stands before /proc and /sys (a fixture folder in tests); `memory_bytes` bounds what one request may hold
-    undecoded.
+    undecoded. `shared` is what several requests of a run have together, each thing under a name of its family's.
     """
 
     names: Names
@@ -31,6 +31,7 @@ class RunContext:
     sysroot: str = "/"
     memory_bytes: int = MEMORY_BYTES
     stacks: Stacks = attrs.field(factory=Stacks)
+    shared: dict[str, object] = attrs.field(factory=dict)
 
 
 @attrs.frozen(repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -183,10 +184,44 @@ def test_whom_the_library_is_not_in_is_named_or_refused(omn: Command, tmp_path: 
     assert [one for one in ran.result["degraded"] if re.search("executed without the library.*: ls$", one)]
 
 
-def test_one_request_has_the_library_and_a_running_process_has_none(omn: Command, tmp_path: Path) -> None:
+SEVERAL: list[dict[str, Any]] = [
+    {"mode": "count", "emits": ["count"], "value": "allocations"},
+    {"mode": "count", "emits": ["count"], "keys": ["func"]},
+    {"mode": "trace", "emits": ["stack"]},
+]
+
+
+@pytest.mark.spec("MEM-1", "CST-2")
+def test_several_requests_have_one_library(omn: Command, tmp_path: Path) -> None:
+    """Each answers as it would alone: how many calls, of which function how many bytes, and each by its stack."""
+    calls = 3000
+    inner = MANY.replace("int main", "__attribute__((noinline)) int work") + "int main(void) { return work(); }"
+    path = compile_c(tmp_path, "many", inner, "-O1", "-fno-builtin", "-fno-omit-frame-pointer", f"-DCALLS={calls}")
+    common = {"source": "mem.heap.alloc", "backend": "preload", "target": {"launch": [str(path)]}}
+    session = tmp_path / "several.json"
+    session.write_text(json.dumps({"requests": [{**common, **one} for one in SEVERAL]}))
+    ran = omn("-f", str(session), "--format", "json")
+    assert ran.code == 0, ran.stderr
+    of_all, by_function, traced = ran.document["results"]
+    (whole,), (single,) = of_all["series"], traced["series"]
+    (of_work,) = [one["emits"]["count"] for one in by_function["series"] if one["key"].get("func") == "work"]
+    assert (of_work["events"], of_work["value"]) == (calls, calls // 2 * 60)
+    (stack,) = [row for row in single["emits"]["stack"]["rows"] if row["frames"][0] == "work"]
+    assert (stack["count"], stack["weight"]) == (calls, calls // 2 * 60)
+    assert stack["frames"][1] == "main"
+    # Who starts a program may have it call more than its own.
+    events = [one["fields"]["delivered"] for one in ran.document["results"]]
+    assert events == [whole["emits"]["count"]["events"]] * 3
+    assert events[0] >= calls
+    assert not any(one["losses"]["dropped"] for one in ran.document["results"])
+    assert ran.document["cost"]["in_target"]["cpu_ns"] > 0
+    assert not ran.document["cost"]["in_target"]["unknown"]
+
+
+def test_one_omn_has_the_library_and_a_running_process_has_none(omn: Command) -> None:
     """A second is refused with what serves it; so is a process that runs already, by the chain."""
     twice: Any = omn("mem.heap.alloc", *PINNED, "-m", "count", "-e", "count", "--", "true", OMN_HEAP_MEMORY="/other")
-    assert (twice.code, "one request has the library" in twice.stderr) == (1, True)
+    assert (twice.code, "another omn has the library" in twice.stderr) == (1, True)
     running = omn("mem.heap.alloc", *PINNED, "-m", "count", "-e", "count", "--pid", str(os.getpid()), "-d", "10ms")
     assert running.code in (1, 2)
     assert "preload" in running.stderr

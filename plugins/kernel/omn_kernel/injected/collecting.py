@@ -23,8 +23,9 @@ from omn_core.api import (
 )
 from omn_kernel.bpf.columns import Columns
 from omn_kernel.injected.library import get_library, put_first, refuse_program, refuse_reader
-from omn_kernel.injected.memory import MOST_FRAMES, Bytes, InjectedMemory, Part
+from omn_kernel.injected.memory import MOST_FRAMES, Bytes, Part
 from omn_kernel.injected.programs import InjectedPrograms
+from omn_kernel.injected.sharing import MemoryReader, open_memory
 from omn_kernel.injected.stacks import number_stacks
 from omn_kernel.symbols.choice import choose_sources
 
@@ -62,7 +63,7 @@ class InjectedCollector(CollectorBase, ABC):
     """Whether the last reading is over, so that what comes now may be after the window."""
 
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
-        """Make the memory that the library is to write to."""
+        """Open the memory that the library is to write to."""
         super().prepare(resolved, context)
         self._sources = choose_sources(resolved.request.symbols)
         self.reads_between = resolved.mode == "count"
@@ -71,7 +72,7 @@ class InjectedCollector(CollectorBase, ABC):
         self._drains: list[Drain] = []
         self._closed_ns = 0
         self._programs: InjectedPrograms | None = None
-        self._memory: InjectedMemory | None = InjectedMemory(self._find_depth())
+        self._memory: MemoryReader | None = open_memory(context, self.library, self._find_depth())
 
     def _find_depth(self) -> int:
         """Find how many frames of a stack are asked for: of the innermost function's and file's keys one is enough."""
@@ -82,21 +83,26 @@ class InjectedCollector(CollectorBase, ABC):
         return MOST_FRAMES if shown or "within" in asked else min(len(asked), 1)
 
     @property
-    def memory(self) -> InjectedMemory:
+    def memory(self) -> MemoryReader:
         """The memory, from `prepare` until `stop`."""
         if self._memory is None:
             raise RuntimeError("the library's memory was let go")
         return self._memory
 
     def change_environment(self, environment: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-        """Have the program's loader load the library, and the library find its memory. Raises MachineRefused."""
+        """Have the program's loader load the library, and the library find its memory. Raises MachineRefused.
+
+        Another request of this run may have done so already.
+        """
+        path = os.fsencode(self.memory.path)
+        if environment.get(self.variable) == path:
+            return {}
         if self.variable in environment:
             raise MachineRefused(
-                f"the program would be started with {self.variable.decode()} already: one request has the library",
+                f"the program would be started with {self.variable.decode()} already: another omn has the library",
                 self.remedy,
             )
-        library = put_first(get_library(self.library), environment)
-        return {**library, self.variable: os.fsencode(self.memory.path)}
+        return {**put_first(get_library(self.library), environment), self.variable: path}
 
     def attach(self, target: BoundTarget) -> None:
         """Begin to record. Raises MachineRefused where the program would not load the library, or not find it."""
@@ -114,8 +120,7 @@ class InjectedCollector(CollectorBase, ABC):
         return Batch.empty()
 
     def _take(self) -> None:
-        part = self.memory.drain()
-        if part is not None:
+        for part in self.memory.drain():
             self._copied += self.format.count(part.content)
             self.keep(part)
         if self.memory.lost > self._lost:
@@ -149,7 +154,7 @@ class InjectedCollector(CollectorBase, ABC):
             self._let_go()
 
     def _let_go(self) -> None:
-        self._cost = InTargetCost(*self.memory.compute_cost(self._copied + self._lost))
+        self._cost = InTargetCost(*self.memory.settle_cost(self._copied + self._lost))
         self._lost_stacks = self.memory.lost_stacks
         self.memory.close()
         self._memory = None

@@ -91,12 +91,19 @@ class InjectedMemory:
         self._consumed = ffi.new("uint32_t[]", lib.OMN_INJECTED_BUFFERS)
         self._parts = np.zeros(lib.OMN_INJECTED_BUFFERS, PART)
         self._cost = ffi.new("struct omn_injected_cost *")
+        self._depth = depth
         lib.omn_injected_begin(self._native, depth)
 
     @property
     def path(self) -> str:
         """Where programs open it."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def deepen(self, depth: int) -> None:
+        """Have the library keep so many frames of a stack, where it would keep fewer, before any program opens it."""
+        if depth > self._depth:
+            self._depth = depth
+            lib.omn_injected_begin(self._native, depth)
 
     def turn(self, *, is_on: bool) -> None:
         """Have the library record from now on, or no longer."""
