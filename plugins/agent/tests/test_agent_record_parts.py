@@ -20,8 +20,9 @@ from omn_agent.recorder.event import HarnessEvent, Launch
 from omn_agent.recorder.findings import Findings, Window
 from omn_agent.recorder.follow import Follower
 from omn_agent.recorder.hook_events import apply_events
-from omn_agent.recorder.hook_source import HookSource
+from omn_agent.recorder.hook_source import HookSource, parse_message
 from omn_agent.recorder.journal import FULL, UNWRITTEN, create_journal, encode_line, parse_line
+from omn_agent.recorder.journal_content import read_journal
 from omn_agent.recorder.places import Places
 from omn_agent.recorder.windows import cut_session, list_windows, make_segment_ids, make_snap
 from omn_agent.recording import Compaction, Prompt, Response, Usage
@@ -40,6 +41,21 @@ def tell(findings: Findings, *events: tuple[int, str, dict[str, Any]]) -> Sessio
     made = [HarnessEvent(findings.harness, at, "s", f"hook.{name}", payload) for at, name, payload in events]
     apply_events(findings, made)
     return findings.sessions["s"]
+
+
+@pytest.mark.spec("AGT-6")
+def test_a_machine_that_is_up_for_months_is_told_of(tmp_path: Path) -> None:
+    """Stamps of CLOCK_MONOTONIC pass 2^53 nanoseconds after 104 days: hooks and the journal have them whole."""
+    stamp_ns = (1 << 53) + 1
+    told = {"stamp_ns": stamp_ns, "harness": "claude", "input": {"session_id": "s", "hook_event_name": "Stop"}}
+    event = parse_message(Harness.CLAUDE, json.dumps(told).encode())
+    assert event is not None
+    assert event.stamp_ns == stamp_ns
+    begin = {"k": "begin", "harness": "claude", "clocks": [stamp_ns - 9, 1, 1, 1]}
+    kept = {"k": "event", "s": stamp_ns, "i": "s", "n": event.kind, "p": {}}
+    (tmp_path / "a.journal").write_bytes(encode_line(begin) + encode_line(kept))
+    content = read_journal(tmp_path / "a.journal")
+    assert ([row.stamp_ns for row in content.events], content.last_ns) == ([stamp_ns], stamp_ns)
 
 
 @pytest.mark.spec("AGT-9")

@@ -52,6 +52,14 @@ def find_count(value: Any, *names: str) -> int | None:
     return None
 
 
+def find_nanoseconds(value: Any, name: str) -> int | None:
+    """Return a field of nanoseconds, None where it is none that fits a trace: a wall clock's are far above 2^53."""
+    found = value.get(name) if isinstance(value, dict) else None
+    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST_NS:
+        return found
+    return None
+
+
 def find_milliseconds(value: Any, name: str) -> int | None:
     """Return a field of milliseconds as nanoseconds, None where it is none that fits a trace."""
     found = find_count(value, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.importing.fields import find_count, find_nanoseconds, find_text, get_object
 from omn_agent.importing.pi import parse_usage
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
@@ -180,7 +180,7 @@ def _end_response(findings: Findings, session: Session, event: HarnessEvent) -> 
     response = _get_response(session, event)
     response.end_ns, response.timing = event.stamp_ns, None
     response.stop_reason = find_text(event.payload, "stop_reason")
-    response.first_content_ns = find_count(event.payload, "first_content_ns")
+    response.first_content_ns = find_nanoseconds(event.payload, "first_content_ns")
     response.updates = find_count(event.payload, "updates")
     response.size_bytes = find_count(event.payload, "bytes")
     if response.usage == Usage():

@@ -16,7 +16,7 @@ import attrs
 from omn_agent.files import write_private
 from omn_agent.harness import Harness
 from omn_agent.hook.client import EXTENSION
-from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.importing.fields import find_count, find_nanoseconds, find_text, get_object
 from omn_agent.recorder.channels import Channels, bind_in_folder
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
 from omn_agent.recorder.hook_file import CONTENT_VARIABLE, FOLDER_VARIABLE
@@ -128,7 +128,7 @@ class ExtensionSource:
             told = json.loads(line)
         except (ValueError, RecursionError):
             return None
-        stamp_ns, name = find_count(told, "stamp_ns"), find_text(told, "event")
+        stamp_ns, name = find_nanoseconds(told, "stamp_ns"), find_text(told, "event")
         if stamp_ns is None or name is None or find_text(told, "harness") != self.harness.value:
             return None
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

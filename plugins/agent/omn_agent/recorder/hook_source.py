@@ -15,7 +15,7 @@ import attrs
 from omn_agent.files import write_private
 from omn_agent.harness import Harness
 from omn_agent.hook.client import get_client, is_compiled
-from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.importing.fields import find_count, find_nanoseconds, find_text, get_object
 from omn_agent.recorder.channels import Channels, bind_in_folder
 from omn_agent.recorder.event import HarnessEvent, Launch, Preparation
 from omn_agent.recorder.hook_file import CONTENT_VARIABLE, FOLDER_VARIABLE, find_hook_file, has_hooks
@@ -158,7 +158,7 @@ def parse_message(harness: Harness, message: bytes) -> HarnessEvent | None:
         told = json.loads(message)
     except (ValueError, RecursionError):
         return None
-    stamp_ns = find_count(told, "stamp_ns")
+    stamp_ns = find_nanoseconds(told, "stamp_ns")
     if stamp_ns is None or find_text(told, "harness") != harness.value:
         return None
     given = get_object(told, "input")

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from omn_agent.harness import Harness
-from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.importing.fields import find_nanoseconds, find_text, get_object
 from omn_agent.importing.lines import Account
 from omn_agent.recorder.clock import Reading
 from omn_agent.recorder.event import HarnessEvent
@@ -85,7 +85,7 @@ def read_journal(path: Path, pending: bytes = b"") -> JournalContent:
 
 def _take(content: JournalContent, record: dict[str, Any], paths: dict[int, Path]) -> None:
     kind = record["k"]
-    stamp_ns = find_count(record, "s")
+    stamp_ns = find_nanoseconds(record, "s")
     content.last_ns = max(content.last_ns, stamp_ns or 0)
     if kind == "clock":
         _take_clock(content, record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omn_agent.importing.fields import find_count, find_text
+from omn_agent.importing.fields import find_count, find_nanoseconds, find_text
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.findings import Findings
@@ -34,7 +34,7 @@ def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
 def _end_request(findings: Findings, event: HarnessEvent, _: object) -> None:
     """Take how long a request took, ending at its event."""
     response = _find_response(findings, event)
-    unix_ns, duration_ms = find_count(event.payload, "unix_ns"), find_count(event.payload, "duration_ms")
+    unix_ns, duration_ms = find_nanoseconds(event.payload, "unix_ns"), find_count(event.payload, "duration_ms")
     if response is None or unix_ns is None or duration_ms is None or response.timing == REQUEST:
         return
     end_ns = findings.timeline.compute_monotonic(unix_ns)
@@ -44,7 +44,7 @@ def _end_request(findings: Findings, event: HarnessEvent, _: object) -> None:
 def _measure_request(findings: Findings, event: HarnessEvent, _: object) -> None:
     """Take a request's span, which is stamped more exactly than its event is."""
     response = _find_response(findings, event)
-    start_ns, end_ns = find_count(event.payload, "start_unix_ns"), find_count(event.payload, "end_unix_ns")
+    start_ns, end_ns = find_nanoseconds(event.payload, "start_unix_ns"), find_nanoseconds(event.payload, "end_unix_ns")
     if response is None or start_ns is None or end_ns is None:
         return
     convert = findings.timeline.compute_monotonic
