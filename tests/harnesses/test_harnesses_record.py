@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -31,6 +33,8 @@ class Place:
     omn: Any
     folder: Path
     provider: str
+    is_cut: bool = False
+    """Whether the recorder was killed in the last run."""
 
     def record(self, content: str, *command: str, options: tuple[str, ...] = (), **more: str) -> ReadTrace:
         """Record one run of an agent, and return what it makes.
@@ -57,7 +61,11 @@ class Place:
             while recorder.poll() is None:
                 seen |= self.read_written()
                 time.sleep(0.05)
-        assert recorder.returncode == 1, log.read_text()
+        assert recorder.returncode in (1, -signal.SIGKILL), log.read_text()
+        self.is_cut = recorder.returncode < 0
+        until = time.monotonic() + 60
+        while self.is_cut and b"ANSWERWORD" not in log.read_bytes() and time.monotonic() < until:
+            time.sleep(0.05)  # the agent goes on
         (journal,) = (self.folder / "own" / "cache" / "agent").glob("*.journal")
         seen[str(journal)] = journal.read_bytes()
         recovered = subprocess.run(
@@ -73,9 +81,10 @@ class Place:
     def read_written(self) -> dict[str, bytes]:
         """Return the content of every file that the recorder has written now, by its path."""
         found = {}
-        for path in (self.folder / "own").rglob("*"):
-            with contextlib.suppress(OSError):  # a socket, or one that is gone
-                found[str(path)] = path.read_bytes()
+        for folder, _, names in os.walk(self.folder / "own"):  # which passes over a folder that is gone meanwhile
+            for path in (Path(folder, name) for name in names):
+                with contextlib.suppress(OSError):  # a socket, or one that is gone
+                    found[str(path)] = path.read_bytes()
         return found
 
     def check_words(self, content: str, written: dict[str, bytes]) -> None:
@@ -86,7 +95,7 @@ class Place:
             if content == "0":
                 assert [word for word in WRITTEN if word in found] == [], path
         journaled = b"".join(found for path, found in written.items() if path.endswith(".journal"))
-        assert b'"k":"end"' in journaled
+        assert (b'"k":"end"' in journaled) != self.is_cut
         assert any(word in journaled for word in WRITTEN) == (content == "1")
 
 
@@ -125,7 +134,7 @@ def test_a_claude_that_a_tool_of_claude_codes_runs_is_its_child(place: Place, mo
     """It runs no hooks, and is found by its process: a capture in a process of its own, its tokens its own."""
     program = Path(os.environ["HARNESSES"]) / "claude"
     nested = f"NESTED=1 {program} -p CHILDWORD --allowedTools Bash < /dev/null"
-    monkeypatch.setattr(provider, "COMMAND", f'if [ -z "$NESTED" ]; then {nested}; else sleep 2; fi; echo ARGWORD')
+    monkeypatch.setattr(provider, "COMMAND", f'if [ -z "$NESTED" ]; then {nested}; else sleep 0.2; fi; echo ARGWORD')
     trace = place.record(
         "1", "claude", "-p", "CHILDWORD PROMPTWORD", "--allowedTools", "Bash", ANTHROPIC_BASE_URL=place.provider,
         ANTHROPIC_API_KEY="none", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", IS_SANDBOX="1",
@@ -255,3 +264,53 @@ def test_pis_that_pi_starts_are_its_children(place: Place, monkeypatch: pytest.M
     assert launch.start < captures[1].start < captures[2].start < captures[2].end < captures[1].end < launch.end
     assert not [row for row in trace.slices if "incomplete" in row.args]
     assert (read_maxima(trace, "Input tokens"), read_maxima(trace, "Output tokens")) == ([200] * 3, [40] * 3)
+
+
+@pytest.mark.spec("AGT-9")
+def test_a_pi_that_is_killed_leaves_its_unfinished_work_incomplete(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own tool kills it: what was done is whole, what was under way is incomplete, and nothing is made up."""
+    monkeypatch.setattr(provider, "COMMAND", "kill -9 $PPID")
+    prepare_pi(place)
+    trace = place.record("0", "pi", *MODEL, "-p", "PROMPTWORD")
+    profile = trace.one("profile (1)")
+    assert (profile.args["stop_reason"], "incomplete" in profile.args) == ("harness-exit", False)
+    for name in ("prompt", "attempt", "turn", "bash"):
+        assert trace.one(name).args["incomplete"] is True
+    assert "incomplete" not in trace.one("response").args
+    assert read_maxima(trace, "Input tokens") == [100]
+
+
+@pytest.mark.spec("AGT-9")
+def test_a_pi_goes_on_without_its_recorder_and_what_was_recorded_is_recovered(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own tool kills the recorder: the capture stays open, and what nobody took is counted."""
+    monkeypatch.setattr(provider, "COMMAND", "sleep 3; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)")
+    prepare_pi(place)
+    trace = place.record("0", "pi", *MODEL, "-p", "PROMPTWORD")
+    assert place.is_cut
+    profile = trace.one("profile (1)")
+    assert (profile.end, profile.args["hook_drops"] > 0) == (None, True)
+    assert trace.one("prompt").args["length"] == len("PROMPTWORD")
+
+
+@pytest.mark.spec("AGT-9")
+def test_two_pis_at_once_have_a_recording_each(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one provider, each with a tool that waits for the other's: each file has what is its own."""
+    (place.folder / "met").mkdir()
+    meet = f"cd {place.folder / 'met'}; touch $$; while [ $(ls | wc -l) -lt 2 ]; do sleep 0.1; done; echo met"
+    monkeypatch.setattr(provider, "COMMAND", meet)
+    places = [Place(place.omn, place.folder / name, place.provider) for name in ("first", "second")]
+    for other in places:
+        other.folder.mkdir()
+        prepare_pi(other)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        traces = list(pool.map(lambda other: other.record("0", "pi", *MODEL, "-p", "PROMPTWORD"), places))
+    for trace in traces:
+        check_pi(trace)
+    first, second = (trace.one("profile (1)") for trace in traces)
+    assert first.args["session_id"] != second.args["session_id"]
+    assert first.start < second.end
+    assert second.start < first.end
