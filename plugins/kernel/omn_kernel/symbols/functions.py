@@ -71,26 +71,31 @@ class ObjectFunctions:
         if not len(addresses):
             return np.empty(0, np.int64)
         points = np.sort(addresses)
-        index, found, loose = self._search(points, points)
+        numbers, loose = np.full(len(points), -1, np.int64), np.arange(len(points))
+        loose = self._settle(points, numbers, loose)
         for table in tuple(self._later):
-            if len(loose) and table.may_hold(loose):
+            if len(loose) and table.may_hold(points[loose]):
                 self._later.remove(table)
                 self._tables += table.read()
-                index, found, loose = self._search(points, points)
-        if len(loose) and len(self) > _FEW:
-            before = self._list_before(loose)
-            index, found, _ = self._search(points, np.sort(np.concatenate([points, before])))
-        return self._number(index, found)[np.searchsorted(points, addresses)]
+                loose = self._settle(points, numbers, loose)
+        if len(loose):
+            asked = points[loose]
+            index = self._make_index(lambda: np.sort(np.concatenate([asked, self._list_before(asked)])))
+            numbers[loose] = self._number(index, index.find(asked))
+        return numbers[np.searchsorted(points, addresses)]
 
-    def _search(self, asked: Addresses, points: Addresses) -> tuple[SymbolIndex, Numbers, Addresses]:
-        """Search among what has a say at some points: the index of that, what it finds, and what no function holds."""
-        index = (
-            self._get_whole() if len(self) <= _FEW else SymbolIndex(pick_out(self._tables, points), self._names_bytes)
-        )
-        found = index.find(asked)
-        return index, found, asked[~index.tell_sized(found)]
+    def _settle(self, points: Addresses, numbers: Numbers, loose: Numbers) -> Numbers:
+        """Number the points that a function holds, of those that are loose, and return which still are."""
+        index = self._make_index(lambda: points[loose])
+        found = index.find(points[loose])
+        is_held = index.tell_sized(found)
+        numbers[loose[is_held]] = self._number(index, found[is_held])
+        return loose[~is_held]
 
-    def _get_whole(self) -> SymbolIndex:
+    def _make_index(self, list_points: Callable[[], Addresses]) -> SymbolIndex:
+        """Make an index of what has a say at some points; of everything, once, where that is little."""
+        if len(self) > _FEW:
+            return SymbolIndex(pick_out(self._tables, list_points()), self._names_bytes)
         if self._whole is None or self._whole[0] != len(self._tables):
             everything = [table.take(np.arange(len(table.start))) for table in self._tables]
             self._whole = len(self._tables), SymbolIndex(everything, self._names_bytes)
