@@ -155,6 +155,9 @@ class SamplingCollector(CollectorBase, ABC):
         return batch
 
     def _take(self, data: np.ndarray[tuple[int], np.dtype[np.uint8]], until_ns: int) -> None:
+        # A program that waits leaves nothing at most ticks.
+        if not len(data):
+            return
         records = parse_records(data, self.sampling)
         lost = sum(one.count for one in records.others if isinstance(one, Lost))
         if lost:
