@@ -107,7 +107,8 @@ def test_what_was_not_recorded_says_so(tmp_path: Path) -> None:
     report = show(write(tmp_path / "a.pftrace", make_capture()))
     (row,) = report["groups"]
     absent = ("input_tokens", "output_tokens", "context_tokens", "context_share", "busy_share", "turns", "label",
-              "output_tokens_per_second", "peak_concurrent_tools")  # fmt: skip
+              "output_tokens_per_second", "peak_concurrent_tools", "session_labels", "activity", "cache_read_tokens",
+              "first_prompt")  # fmt: skip
     assert {name: row[name] for name in absent} == dict.fromkeys(absent)
     assert (row["tools"], row["responses"]) == (0, 0)
     text = render_report(report)
@@ -290,20 +291,22 @@ def test_captures_of_one_process_keep_their_own(tmp_path: Path) -> None:
 
 
 def test_files_of_unrelated_boots_are_on_one_clock(tmp_path: Path) -> None:
-    """A child recorded in another file and on another boot falls into its parent's row at its wall time."""
+    """A child recorded in another file, on another boot or on none that is known, stands at its wall time."""
     paths = []
-    for boot, monotonic, session, second in (("one", 5 * SECOND, "p", 0), ("two", 900 * SECOND, "kid", 2)):
+    rows = (("one", 5 * SECOND, "p", 0), ("two", 900 * SECOND, "kid", 2), (None, 70 * SECOND, "other", 4))
+    for boot, monotonic, session, second in rows:
         snapshot = ClockSnapshot({Clock.MONOTONIC: monotonic, Clock.BOOTTIME: monotonic * 2, Clock.REALTIME: WALL})
         start_ns = monotonic + second * SECOND
         capture = Capture(
-            session, f"c{session}", start_ns, start_ns + 4 * SECOND, parent_session="p" if session == "kid" else None
+            session, f"c{session}", start_ns, start_ns + 4 * SECOND, parent_session=None if session == "p" else "p"
         )
         path = tmp_path / f"{boot}.pftrace"
         write(path, capture, clock=Clock.MONOTONIC, boot=boot, clock_snapshots=[snapshot])
         paths.append(path)
     report = show(*paths)
     (row,) = report["groups"]
-    assert (row["captures"], row["start_ns"], row["window_ns"]) == (2, at(0), 6 * SECOND)
+    assert (row["captures"], row["start_ns"], row["window_ns"]) == (3, at(0), 8 * SECOND)
+    assert [capture["start_ns"] for capture in report["captures"]] == [at(0), at(2), at(4)]
     assert report["health"]["has_one_clock"] is True
 
 
