@@ -1,7 +1,7 @@
 """The programs of io.writeback on classic tracepoints, whose records tell neither a work's place nor an inode's names.
 
-What is queued is found again by what its record says: the device that writes, the file system, why and how. Where two
-such wait at once nobody can tell which of them a worker takes up, nor whose it is.
+What is queued is found again by what its record says: the device and the cgroup that write, the file system, why and
+how. Where two such wait at once nobody can tell which of them a worker takes up, nor whose it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IS_WORK = 1 << 24
 class RecordedWritebacks(Writebacks):
     """Writes the programs by records. `has_device` asks for the device of an inode."""
 
-    work = np.dtype([_NAME, ("work", "u8")])
+    work = np.dtype([_NAME, ("cgroup", "u8"), ("work", "u8")])
 
     def __init__(self, fields: TaskFields, states: TaskStates, *, has_device: bool) -> None:
         super().__init__(fields, states)
@@ -53,7 +53,10 @@ class RecordedWritebacks(Writebacks):
         program.compute(R1, "&=", 0xFF)
 
     def set_work(self, program: TaskAssembly, key: Record) -> None:
-        """Set the number and what writes: workers of several devices do the same at once."""
+        """Set the number and what writes: of several devices and cgroups the same is asked at once."""
+        if isinstance(program, RecordedAssembly):
+            program.read_record(R1, R6, program.fields["cgroup_ino"])
+            program.set(key, "cgroup", R1)
         self._copy_device(program, key)
         program.set(key, "work", R9)
 
