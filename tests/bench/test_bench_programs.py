@@ -22,9 +22,10 @@ MOST_OF_A_REQUEST_NS = 200
 LOOP = """
 import os, sys, time
 getppid, count = os.getppid, int(sys.argv[1])
-begin = time.perf_counter_ns()
+clock = time.perf_counter_ns if sys.argv[2:] else time.process_time_ns
+begin = clock()
 for _ in range(count): getppid()
-print((time.perf_counter_ns() - begin) / count)
+print((clock() - begin) / count)
 """
 BPFTRACE_CALLS = """
 tracepoint:raw_syscalls:sys_enter { @begun[tid] = nsecs; }
@@ -99,9 +100,13 @@ tracepoint:sched:sched_switch
 """
 
 
-def run_loop(*before: str, count: int = CALLS) -> float:
-    """Run the loop of calls under a command, and return the nanoseconds that a call took."""
-    done = subprocess.run([*before, sys.executable, "-c", LOOP, str(count)], capture_output=True, text=True, check=True)
+def run_loop(*before: str, count: int = CALLS, waits: bool = False) -> float:
+    """Run the loop of calls under a command, and return the nanoseconds that a call took.
+
+    They are of cpu time, which other work leaves alone, or where a call waits for its tracer, by the wall clock.
+    """
+    argv = [*before, sys.executable, "-c", LOOP, str(count), *(["waits"] if waits else [])]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return next(float(line) for line in done.stdout.splitlines() if line.replace(".", "").isdigit())
 
 
@@ -235,7 +240,7 @@ def test_a_block_request_costs_a_histogram_at_most_200_ns(omn: Any) -> None:
 
 
 def test_a_call_costs_a_twentieth_of_what_strace_costs(omn: Any) -> None:
-    """By the program's own clock: what a call takes longer under either than alone."""
+    """By the program's own clocks: what a call takes longer under either than alone."""
     if not read_privileges("/").has("bpf"):
         pytest.skip("this process is without CAP_BPF")
     if shutil.which("strace") is None:
@@ -243,6 +248,6 @@ def test_a_call_costs_a_twentieth_of_what_strace_costs(omn: Any) -> None:
     alone = min(run_loop() for _ in range(3))
     argv = [*omn.argv, "proc.syscall", "-e", "count", "--"]
     ours = min(run_loop(*argv) for _ in range(3)) - alone
-    traced = run_loop("strace", "-f", "-c", "-o", "/dev/null", count=20_000) - alone
+    traced = run_loop("strace", "-f", "-c", "-o", "/dev/null", count=20_000, waits=True) - alone
     print(f"\nproc.syscall: {ours:.0f} ns a call, strace -c {traced:.0f} ns: {traced / ours:.0f}x (at least 20x)")
-    assert ours * LEAST_TIMES_BELOW_STRACE <= traced
+    assert 0 < ours * LEAST_TIMES_BELOW_STRACE <= traced
