@@ -78,7 +78,8 @@ def read_own(done: subprocess.CompletedProcess[str]) -> tuple[float, float]:
 def record_by_perf(program: str, walk: str, data: Path) -> Mapping[str, float]:
     """Record with perf: the seconds a round took, the recorder's in the window, and those of `perf script`."""
     graph = ["-g"] if walk == "fp" else ["--call-graph", "dwarf"]
-    command = ["perf", "record", "-q", "-o", str(data), "-e", "cpu-clock", *graph, "-F"]
+    # perf 6.1 aborts where a program of the kernel's goes while it lists them.
+    command = ["perf", "record", "-q", "--no-bpf-event", "-o", str(data), "-e", "cpu-clock", *graph, "-F"]
     idle, _ = run(*command, str(HZ), "--", "true")
     spent, done = run(*command, str(HZ), "--", program, str(SECONDS))
     own, round_seconds = read_own(done)
@@ -131,7 +132,7 @@ def time_first_of_omn(program: str) -> int:
 
 def time_first_of_perf(program: str, data: Path) -> int:
     """Time perf from its start to its first sample, nanoseconds."""
-    words = ("record", "-q", "-k", "mono", "-g", "-e", "cpu-clock", "-F", str(HZ), "-o", str(data))
+    words = ("record", "-q", "--no-bpf-event", "-k", "mono", "-g", "-e", "cpu-clock", "-F", str(HZ), "-o", str(data))
     begun, _ = time_start("perf", *words, "--", program, "0.1")
     times = run("perf", "script", "-i", str(data), "-F", "time", "--ns", "-G")[1].stdout.split()
     return min(round(float(one.rstrip(":")) * 1e9) for one in times) - begun
