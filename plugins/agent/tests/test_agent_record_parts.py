@@ -208,6 +208,18 @@ def test_a_harnesss_files_are_where_it_keeps_them(
     assert places.get_root() in path.parents
 
 
+@pytest.mark.parametrize("told", [1 << 52, float("inf"), float("nan"), -1, "2", None])
+def test_a_duration_that_no_clock_could_show_is_none(findings: Findings, told: Any) -> None:
+    """It would begin before the machine did, or nowhere: the tool ends at its hook, and has the time between them."""
+    session = tell(
+        findings,
+        (1_000_000, "PreToolUse", {"tool_use_id": "a", "tool_name": "Bash"}),
+        (6_000_000, "PostToolUse", {"tool_use_id": "a", "tool_name": "Bash", "duration_ms": told}),
+    )
+    tool = session.tools["a"]
+    assert (tool.start_ns, tool.end_ns, tool.timing) == (1_000_000, 6_000_000, "hook-dispatch")
+
+
 @pytest.mark.spec("AGT-7")
 def test_a_tool_stands_where_its_duration_ends_at_the_hook_of_its_end(findings: Findings) -> None:
     """The time between the hooks is kept beside it; without a duration it is the tool's; without an end it has none."""

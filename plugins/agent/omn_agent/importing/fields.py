@@ -61,9 +61,17 @@ def find_nanoseconds(value: Any, name: str) -> int | None:
 
 
 def find_milliseconds(value: Any, name: str) -> int | None:
-    """Return a field of milliseconds as nanoseconds, None where it is none that fits a trace."""
-    found = find_count(value, name)
-    return found * _MILLISECOND if found is not None and found * _MILLISECOND < _MOST_NS else None
+    """Return a field of milliseconds, whole or not, as nanoseconds; None where it is none that fits a trace."""
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, int | float) or isinstance(found, bool):
+        return None
+    return int(found * _MILLISECOND) if 0 <= found < _MOST_NS // _MILLISECOND else None
+
+
+def find_milliseconds_before(value: Any, name: str, end_ns: int) -> int | None:
+    """Return when what took a field's milliseconds until a time began, None where that clock had not begun by then."""
+    duration_ns = find_milliseconds(value, name)
+    return end_ns - duration_ns if duration_ns is not None and duration_ns <= end_ns else None
 
 
 def get_items(value: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from omn_export.perfetto.annotations import compute_units
 
 from omn_agent.importing.fields import (
     find_count,
-    find_milliseconds,
+    find_milliseconds_before,
     find_text,
     get_content_text,
     get_items,
@@ -204,11 +204,11 @@ def _take_completed(reading: _Reading, session: Session, event: dict[str, Any], 
         model = known[0][1].model if known else None
     session.configure(ts_ns, model=model)
     response = session.add_response(ts_ns, model, usage, stop_reason=find_text(event, "finish_reason"))
-    duration_ns = find_milliseconds(event, "duration_ms")
-    if duration_ns is not None and duration_ns <= ts_ns:
-        response.start_ns = ts_ns - duration_ns
+    start_ns = find_milliseconds_before(event, "duration_ms", ts_ns)
+    if start_ns is not None:
+        response.start_ns = start_ns
         response.timing = NATIVE_DURATION
-        session.note_time(response.start_ns)
+        session.note_time(start_ns)
     if usage.input_tokens is not None:
         session.context.append((ts_ns, usage.input_tokens))
 

@@ -6,7 +6,7 @@ them are the states in which the script's updates showed them.
 
 from __future__ import annotations
 
-from omn_agent.importing.fields import find_count, find_text, get_object
+from omn_agent.importing.fields import find_count, find_milliseconds, find_text, get_object
 from omn_agent.importing.pi import parse_usage
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
@@ -59,8 +59,8 @@ def _end(findings: Findings, session: Session, event: HarnessEvent) -> None:
     tool.is_error = _find_flag(event, "is_error")
     tool.updates = find_count(event.payload, "updates")
     tool.result_bytes = find_count(event.payload, "bytes")
-    measured = event.payload.get("duration_ms")
-    tool.duration_ns = int(measured * 1_000_000) if isinstance(measured, int | float) else tool.duration_ns
+    measured_ns = find_milliseconds(event.payload, "duration_ms")
+    tool.duration_ns = tool.duration_ns if measured_ns is None else measured_ns
 
 
 def _call_model(findings: Findings, session: Session, event: HarnessEvent) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from omn_agent.harness import Harness
-from omn_agent.importing.fields import find_count, find_text
+from omn_agent.importing.fields import find_milliseconds_before, find_text
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.findings import Findings
@@ -110,9 +110,8 @@ def _result(findings: Findings, session: Session, event: HarnessEvent) -> None:
     announced_ns = tool.preflight_ns
     tool.end_ns = event.stamp_ns
     tool.is_error = event.kind == "hook.PostToolUseFailure"
-    duration_ms = find_count(event.payload, "duration_ms")
-    if duration_ms is not None:
-        started_ns = event.stamp_ns - duration_ms * 1_000_000
+    started_ns = find_milliseconds_before(event.payload, "duration_ms", event.stamp_ns)
+    if started_ns is not None:
         # A duration is told in whole milliseconds: it reaches no further back than what was seen.
         tool.start_ns = started_ns if announced_ns is None else max(started_ns, announced_ns)
         tool.timing = NATIVE_DURATION

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omn_agent.importing.fields import find_count, find_nanoseconds, find_text
+from omn_agent.importing.fields import find_milliseconds_before, find_nanoseconds, find_text
 from omn_agent.importing.session import Session
 from omn_agent.recorder.event import HarnessEvent
 from omn_agent.recorder.findings import Findings
@@ -34,11 +34,13 @@ def apply_events(findings: Findings, events: Sequence[HarnessEvent]) -> None:
 def _end_request(findings: Findings, event: HarnessEvent, _: object) -> None:
     """Take how long a request took, ending at its event."""
     response = _find_response(findings, event)
-    unix_ns, duration_ms = find_nanoseconds(event.payload, "unix_ns"), find_count(event.payload, "duration_ms")
-    if response is None or unix_ns is None or duration_ms is None or response.timing == REQUEST:
+    unix_ns = find_nanoseconds(event.payload, "unix_ns")
+    if response is None or unix_ns is None or response.timing == REQUEST:
         return
     end_ns = findings.timeline.compute_monotonic(unix_ns)
-    response.start_ns, response.end_ns, response.timing = end_ns - duration_ms * 1_000_000, end_ns, REQUEST
+    start_ns = find_milliseconds_before(event.payload, "duration_ms", end_ns)
+    if start_ns is not None:
+        response.start_ns, response.end_ns, response.timing = start_ns, end_ns, REQUEST
 
 
 def _measure_request(findings: Findings, event: HarnessEvent, _: object) -> None:
