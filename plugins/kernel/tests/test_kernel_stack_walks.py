@@ -58,7 +58,6 @@ def test_dwarf_finds_every_caller_of_code_without_frame_pointers(omitting: Path,
     rows = result["raw"]
     burning = {row["attrs"]["pid"] for row in rows if tuple(row["stack"][-len(PLAIN) - 3 :]) == (*PLAIN, *START)}
     assert len(burning) == 2
-    assert result["fields"]["cut_stacks"] == 0
 
 
 @pytest.mark.spec("STK-2")
