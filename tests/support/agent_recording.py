@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from typing import Any
 
 import attrs
 import fake_harness
+import pytest
 from perfetto_reading import ReadTrace, read_trace
 
 PATIENCE_S = 60
+_FAKE_PI = Path(__file__).with_name("fake_pi.mjs")
 
 
 @attrs.define
@@ -138,6 +141,17 @@ class Bench:
         """Return which of some words are in which of the files that the recorder wrote."""
         places = [path for folder in (self.own, self.work) for path in folder.rglob("*") if path.is_file()]
         return [(str(path), word) for path in places for word in words if word in path.read_bytes()]
+
+
+def make_pi_bench(omn: Any, folder: Path) -> Bench:
+    """Make a bench whose Pi node runs, found by its name. Skips where there is no node."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed here")
+    made = Bench(omn, folder)
+    made.prepare()
+    (made.folder / "bin" / "pi").write_text(f'#!/bin/sh\nexec {node} {_FAKE_PI} "$@"\n')
+    return made
 
 
 def read_maxima(trace: ReadTrace, name: str) -> list[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_recording import Bench, kill, read_maxima
+from agent_recording import Bench, kill, make_pi_bench, read_maxima
 from omn_agent.content import is_content_kept
 from omn_agent.harness import Harness
 from omn_agent.importing.session import Session
@@ -25,7 +24,6 @@ from omn_agent.recording import Prompt, Response, Usage
 
 pytestmark = pytest.mark.spec("AGT-7")
 
-FAKE = Path(__file__).parents[3] / "tests" / "support" / "fake_pi.mjs"
 WRITTEN = (b"PROMPTWORD", b"ARGWORD")
 NEVER = (b"ANSWERWORD", b"RESULTWORD", b"SYSTEMWORD")
 
@@ -112,13 +110,7 @@ await emit("session_shutdown", { reason: "quit" });
 @pytest.fixture
 def bench(omn: Any, tmp_path: Path) -> Bench:
     """A home, a working folder and a Pi that node runs."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed here")
-    made = Bench(omn, tmp_path)
-    made.prepare()
-    (made.folder / "bin" / "pi").write_text(f'#!/bin/sh\nexec {node} {FAKE} "$@"\n')
-    return made
+    return make_pi_bench(omn, tmp_path)
 
 
 @pytest.mark.spec("AGT-2", "AGT-3", "AGT-4", "AGT-5", "AGT-8", "AGT-10")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_recording import Bench, kill
+from agent_recording import Bench, kill, make_pi_bench
 from omn_agent.flows import compute_delegation_flow
 from omn_agent.harness import Harness
 from omn_agent.recorder.clock import Reading, Timeline
@@ -21,7 +20,6 @@ from perfetto_reading import ReadTrace
 
 pytestmark = pytest.mark.spec("AGT-7", "AGT-9")
 
-FAKE = Path(__file__).parents[3] / "tests" / "support" / "fake_pi.mjs"
 WRITTEN = (b"PROMPTWORD", b"ARGWORD", b"CHILDWORD")
 
 OUTER = """
@@ -68,13 +66,7 @@ NONE = 'if (process.argv.includes("-e")) { (await import("node:fs")).writeFileSy
 @pytest.fixture
 def bench(omn: Any, tmp_path: Path) -> Bench:
     """A home, a working folder and a Pi that node runs, found by its name."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed here")
-    made = Bench(omn, tmp_path)
-    made.prepare()
-    (made.folder / "bin" / "pi").write_text(f'#!/bin/sh\nexec {node} {FAKE} "$@"\n')
-    return made
+    return make_pi_bench(omn, tmp_path)
 
 
 def script() -> str:
