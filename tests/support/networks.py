@@ -126,3 +126,15 @@ def pair(make_network: Callable[[], Network]) -> Iterator[Pair]:
     joined = Pair(make_network(), make_network())
     yield joined
     joined.close()
+
+
+def send_to_oneself(count: int) -> None:
+    """Send so many datagrams over the loopback: each is deferred work of the network (NET_RX) on the sender's cpu."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        for _ in range(count):
+            sender.sendto(b"x", receiver.getsockname())
+            receiver.recv(1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from networks import send_to_oneself
 from omn_kernel.procfs.interrupts import parse_counts, parse_interrupts
 from omn_kernel.procfs.machine import find_stat_counter
 from omn_sched.interrupts import InterruptCounts, Interrupts, SoftInterrupts
@@ -282,14 +282,7 @@ def test_each_line_is_bounded_by_readings_by_hand(
     first = read_counts(path)
     with drive(catalog, collector(), keys=(collector.key,)) as driver:
         second = read_counts(path)
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
-        ):
-            receiver.bind(("127.0.0.1", 0))
-            for _ in range(300):
-                sender.sendto(b"x", receiver.getsockname())
-                receiver.recv(1)
+        send_to_oneself(300)
         third = read_counts(path)
         rows = {row[collector.key]: row[collector.value] for row in driver.sample()}
         fourth = read_counts(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import attrs
 import pytest
 from event_backends import EACH_BACKEND, RECORDED, TYPED
 from held_cpus import hold_cpus
+from networks import send_to_oneself
 from omn_kernel.btf.kernel import PATH
 from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.interrupts import parse_counts, parse_description, parse_interrupts
@@ -86,18 +86,6 @@ def take(driver: Driver) -> list[tuple[int, dict[str, Any]]]:
     return list(zip(batch.weight.tolist(), list_rows(batch), strict=True))
 
 
-def make_packets() -> None:
-    """Send packets over the loopback, which are deferred work of the network on the sender's cpu."""
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
-    ):
-        receiver.bind(("127.0.0.1", 0))
-        for _ in range(200):
-            sender.sendto(b"x", receiver.getsockname())
-            receiver.recv(1)
-
-
 def write_disk(path: Path) -> Path:
     """Write a file through to the disk."""
     with open(path, "wb") as file:
@@ -159,7 +147,7 @@ def check_counts(driver: Driver, key: str, readings: Readings, *, lost: int) -> 
 def test_deferred_work_is_what_the_kernel_counts_of_it(catalog: Catalog, backend: str) -> None:
     """By kind and cpu, between readings of /proc/softirqs, while nobody runs whom the kernel hides from tracepoints."""
     with drive(catalog, "sched.softirq", bind_machine(), ("softirq", "cpu"), backend) as driver:
-        readings = read_around("/proc/softirqs", make_packets)
+        readings = read_around("/proc/softirqs", partial(send_to_oneself, 200))
         driver.sample()
     skipped = driver.collector.losses().skipped
     assert backend == RECORDED or skipped == 0
@@ -191,7 +179,7 @@ def test_what_passed_no_tracepoint_is_a_loss(
             for name, each in asked.items()
         }
         before = count_lines(path)
-        make_packets()
+        send_to_oneself(200)
         read_disk(written)
         made = count_lines(path) - before
         taken = {name: take(drivers[name]) for name in ("count", "hist")}
