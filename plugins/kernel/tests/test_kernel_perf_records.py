@@ -19,11 +19,11 @@ from omn_kernel.perf.records import (
     Named,
     Record,
     Records,
-    Samples,
     Started,
     Throttled,
     parse_records,
 )
+from omn_kernel.perf.samples import Samples
 from omn_kernel.perf.weights import compute_periods
 
 KERNEL, USER = (1 << 64) - 128, (1 << 64) - 512

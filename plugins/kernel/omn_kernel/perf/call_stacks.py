@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from omn_kernel.perf.records import Samples
+from omn_kernel.perf.samples import Samples
 
 Counts = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]

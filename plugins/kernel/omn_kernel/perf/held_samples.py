@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from omn_kernel.perf.call_stacks import CallStacks
-from omn_kernel.perf.records import Samples
+from omn_kernel.perf.samples import Samples
 from omn_kernel.perf.unwinding import Unwinder
 
 _JOINED_BYTES = 4 << 20

@@ -30,8 +30,9 @@ from omn_kernel.perf.followed_tasks import FollowedTasks
 from omn_kernel.perf.held_samples import HeldSamples
 from omn_kernel.perf.opening import EventOpener
 from omn_kernel.perf.paranoia import describe_paranoia
-from omn_kernel.perf.records import Lost, Samples, Throttled, parse_records
+from omn_kernel.perf.records import Lost, Throttled, parse_records
 from omn_kernel.perf.sampled import SampledEvents, Totals
+from omn_kernel.perf.samples import Samples
 from omn_kernel.perf.unwinding import Unwinder
 from omn_kernel.perf.weights import compute_periods
 from omn_kernel.polled import read_file

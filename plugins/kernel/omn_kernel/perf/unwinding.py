@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from omn_kernel.distinct import list_distinct
 from omn_kernel.perf.call_stacks import CallStacks, Ending, Half, join_halves, split_chains, take_chains
-from omn_kernel.perf.records import Samples
+from omn_kernel.perf.samples import Samples
 from omn_kernel.polled import read_file
 from omn_kernel.symbols.symboliser import Symboliser
 from omn_kernel.unwind.choosing import StackWalk

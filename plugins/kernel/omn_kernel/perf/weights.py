@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from omn_kernel.perf.records import Samples
+from omn_kernel.perf.samples import Samples
 
 
 def compute_periods(samples: Samples, first: Collection[int]) -> npt.NDArray[np.int64]:
