@@ -23,8 +23,8 @@ import pytest
 from omn_core.catalog.load import load_catalog
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry, discover
+from omn_core.testing.stepped import Running, Workload, start
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, start
 
 _PROGRAM = "import sys; from omn_core.cli.entry import main; sys.argv[0] = 'omn'; sys.exit(main())"
 

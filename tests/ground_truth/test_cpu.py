@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin
 
 SECOND = 1_000_000_000
 

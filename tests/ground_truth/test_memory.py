@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from omn_core.testing.workloads import Running, Workload, rename, share_bytes, touch_bytes, touch_pages
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import rename, share_bytes, touch_bytes, touch_pages
 
 MIB = 1 << 20
 PAGE = resource.getpagesize()

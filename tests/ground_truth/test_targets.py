@@ -17,7 +17,8 @@ import pytest
 
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin
 
 Start = Callable[[Workload], Running]
 MakeCgroup = Callable[[str], Path]

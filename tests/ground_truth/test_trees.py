@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from omn_core.testing.workloads import Running, Workload, make_workload, share_bytes
+from omn_core.testing.stepped import Running, Workload, make_workload
+from omn_core.testing.workloads import share_bytes
 
 MIB = 1 << 20
 

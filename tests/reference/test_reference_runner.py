@@ -19,7 +19,8 @@ from reference.verdict import State, Verdict
 from reference.workloads import wait_blocked
 
 from omn_core.testing.fixtures import Command
-from omn_core.testing.workloads import WorkloadError, spin, start
+from omn_core.testing.stepped import WorkloadError, start
+from omn_core.testing.workloads import spin
 
 pytestmark = pytest.mark.spec("BEN-1")
 ROOT = Path(__file__).parents[2]

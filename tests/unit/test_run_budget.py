@@ -26,7 +26,8 @@ from omn_core.resolve.probes import ProbeTable
 from omn_core.resolve.session import resolve_session, validate_session
 from omn_core.run import budget
 from omn_core.run.runner import RunOptions, run
-from omn_core.testing.workloads import Workload, spin
+from omn_core.testing.stepped import Workload
+from omn_core.testing.workloads import spin
 
 SPINNER = spin(450 * MS)
 SLEEPER = Workload("sleep", "import time; time.sleep(0.35)")

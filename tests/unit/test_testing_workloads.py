@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omn_core.testing import workloads
-from omn_core.testing.workloads import Running, Workload, WorkloadError
+from omn_core.testing.stepped import VARIABLE, Running, Workload, WorkloadError
 
 Start = Callable[[Workload], Running]
 
@@ -129,7 +129,7 @@ def test_a_workload_whose_tester_died_ends() -> None:
     """The pipe's end is the end: no workload is left waiting for somebody who is gone."""
     tell, teller = os.pipe()
     hear, report = os.pipe()
-    environment = {**os.environ, workloads.VARIABLE: f"{tell},{report}"}
+    environment = {**os.environ, VARIABLE: f"{tell},{report}"}
     argv = [sys.executable, "-c", workloads.spin(1).source]
     child = subprocess.Popen(argv, env=environment, pass_fds=(tell, report))
     os.close(tell)

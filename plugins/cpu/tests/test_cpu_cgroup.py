@@ -14,8 +14,9 @@ from omn_kernel.cgroup import CgroupPlace
 from omn_core.api import BoundTarget, CollectorBase, MachineRefused, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.workloads import spin
 
 Start = Callable[[Workload], Running]
 V2 = "sys/fs/cgroup/app"

@@ -28,7 +28,8 @@ from omn_core.model.catalog import Catalog
 from omn_core.model.collector import RunContext
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, release, resolve_onto
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin
 
 Start = Callable[[Workload], Running]
 HARDWARE = ("cycles", "instructions", "branches", "branch_misses", "cache_refs", "cache_misses")

@@ -14,8 +14,9 @@ from omn_kernel.procfs.task import TICK_NS
 from omn_core.api import Target
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.workloads import spin
 
 Lines = dict[int, list[int]]
 

@@ -13,8 +13,9 @@ from omn_kernel.procfs.task import TICK_NS
 from omn_core.api import BoundTarget, ProcessHandle, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_processes, bind_thread, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, duty_cycle, rename, spin, threads
+from omn_core.testing.workloads import duty_cycle, rename, spin, threads
 
 Start = Callable[[Workload], Running]
 

@@ -12,7 +12,8 @@ from omn_kernel.procfs.process import read_stat
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target, TargetGone
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_processes, bind_thread, resolve_onto
-from omn_core.testing.workloads import Running, Workload, spin, threads
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin, threads
 
 Start = Callable[[Workload], Running]
 

@@ -18,7 +18,8 @@ from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
-from omn_core.testing.workloads import Running, Workload, transfer_directly
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import transfer_directly
 
 Drive = Callable[..., Driver]
 Start = Callable[[Workload], Running]

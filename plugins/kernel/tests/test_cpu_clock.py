@@ -13,7 +13,8 @@ from omn_kernel.probes.basic import probe_cpu_clock
 from omn_kernel.procfs.process import ProcessGone
 
 from omn_core.api import AVAILABLE, Need, ProbeContext, State
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin
 
 
 def test_the_clock_of_this_process_is_the_one_it_reads_itself() -> None:

@@ -38,7 +38,8 @@ from omn_core.api import (
 )
 from omn_core.model.request import Request, RequestWindow
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread
-from omn_core.testing.workloads import Running, Workload, make_workload, spin, threads, touch_pages
+from omn_core.testing.stepped import Running, Workload, make_workload
+from omn_core.testing.workloads import spin, threads, touch_pages
 
 Start = Callable[[Workload], Running]
 

@@ -38,7 +38,8 @@ from omn_core.model.stacks import Stacks
 from omn_core.model.walks import WalkChoice
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import bind_machine, bind_processes, release
-from omn_core.testing.workloads import Running, Workload, make_workload, spin, touch_pages
+from omn_core.testing.stepped import Running, Workload, make_workload
+from omn_core.testing.workloads import spin, touch_pages
 
 Start = Callable[[Workload], Running]
 

@@ -22,8 +22,9 @@ from omn_kernel.procfs.process import (
     read_stat,
 )
 
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, end_with, rename, touch_bytes
+from omn_core.testing.workloads import end_with, rename, touch_bytes
 
 Start = Callable[[Workload], Running]
 

@@ -10,8 +10,8 @@ from omn_kernel.procfs.tree import ProcessTree
 
 from omn_core.api import ProcessHandle
 from omn_core.testing.harness import bind_processes, release
+from omn_core.testing.stepped import Running, Workload, make_workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, make_workload
 
 Start = Callable[[Workload], Running]
 

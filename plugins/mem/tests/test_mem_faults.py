@@ -14,8 +14,9 @@ from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target, Tar
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, end_with, threads, touch_pages
+from omn_core.testing.workloads import end_with, threads, touch_pages
 
 Start = Callable[[Workload], Running]
 Drive = Callable[..., Driver]

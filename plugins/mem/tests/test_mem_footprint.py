@@ -17,8 +17,9 @@ from omn_core.model.catalog import Catalog
 from omn_core.model.request import EmitSpec
 from omn_core.plugins import Registry
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, end_with, rename, share_bytes, touch_bytes
+from omn_core.testing.workloads import end_with, rename, share_bytes, touch_bytes
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20

@@ -27,8 +27,9 @@ from omn_core.api import MachineRefused, Need, ProbeContext, State, Target
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.workloads import spin
 
 Drive = Callable[..., Driver]
 Start = Callable[[Workload], Running]

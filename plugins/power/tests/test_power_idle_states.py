@@ -18,8 +18,8 @@ from omn_core.api import MachineRefused, Target
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+from omn_core.testing.stepped import Workload, start
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Workload, start
 
 Drive = Callable[..., Driver]
 SECOND = 1_000_000_000

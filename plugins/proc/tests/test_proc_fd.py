@@ -20,8 +20,9 @@ from omn_core.model.catalog import Catalog
 from omn_core.model.request import EmitSpec
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, end_with
+from omn_core.testing.workloads import end_with
 
 Start = Callable[[Workload], Running]
 

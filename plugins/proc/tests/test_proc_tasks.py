@@ -24,8 +24,9 @@ from omn_core.model.catalog import Catalog
 from omn_core.model.request import EmitSpec
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, rename, spin, threads
+from omn_core.testing.workloads import rename, spin, threads
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SECOND = 1_000_000_000

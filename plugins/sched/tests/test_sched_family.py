@@ -15,8 +15,9 @@ from omn_core.plugins import Registry
 from omn_core.testing.conformance import check_distribution
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, bind_thread, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, end_with, threads
+from omn_core.testing.workloads import end_with, threads
 
 Start = Callable[[Workload], Running]
 NAMES = "switches migrations runqlat runqlen offcpu wakeup slices lock futex mutex irq softirq numa_balance"

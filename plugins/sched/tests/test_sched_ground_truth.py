@@ -23,7 +23,8 @@ from omn_core.api import BoundTarget, Collector
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin
 
 Start = Callable[[Workload], Running]
 

@@ -16,8 +16,9 @@ from omn_sched.machine import CpuWaits, MachineSwitches, RunQueues
 from omn_core.api import MachineRefused, Target
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.sysroot import Sysroot
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.workloads import spin
 
 Start = Callable[[Workload], Running]
 STAT = "cpu  1 2 3 4\nintr 5 6\nctxt {0}\nbtime 8\nprocesses 9\nprocs_running {1}\nprocs_blocked {2}\n"

@@ -10,7 +10,8 @@ import pytest
 from omn_kernel.targets import bind_cgroup
 
 from omn_core.api import BoundTarget, ProbeContext, Target
-from omn_core.testing.workloads import Running, Workload, spin, touch_bytes, transfer_directly
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin, touch_bytes, transfer_directly
 
 Start = Callable[[Workload], Running]
 MIB = 1 << 20

@@ -13,7 +13,8 @@ from omn_kernel.polled import read_file
 from omn_kernel.procfs.task import parse_schedstat
 
 from omn_core.testing.harness import bind_machine, bind_processes
-from omn_core.testing.workloads import Running, Workload, spin, transfer_directly
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin, transfer_directly
 
 DISK, MOUNTED = "/dev/nvme0n2", Path("/disk")
 MIB = 1 << 20

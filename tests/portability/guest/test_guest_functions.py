@@ -18,7 +18,7 @@ from omn_kernel.bpf.registers import R0, R1, R2
 from omn_kernel.btf.kernel import read_kernel_btf
 from omn_kernel.btf.types import Btf
 
-from omn_core.testing.workloads import Running, Workload, make_workload
+from omn_core.testing.stepped import Running, Workload, make_workload
 
 Start = Callable[[Workload], Running]
 CALLS, BESIDE = 137, 29

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from omn_core.testing.harness import Driver, bind_machine
-from omn_core.testing.workloads import Running, Workload, make_workload
+from omn_core.testing.stepped import Running, Workload, make_workload
 
 Start = Callable[[Workload], Running]
 Drive = Callable[..., Driver]

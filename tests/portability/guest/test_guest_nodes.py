@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from omn_core.testing.harness import Driver, bind_processes
-from omn_core.testing.workloads import Running, Workload, make_workload
+from omn_core.testing.stepped import Running, Workload, make_workload
 
 Start = Callable[[Workload], Running]
 Drive = Callable[..., Driver]

@@ -12,7 +12,8 @@ from omn_kernel.targets import bind_cgroup
 
 from omn_core.api import ProbeContext, Target
 from omn_core.testing.harness import bind_machine, bind_processes
-from omn_core.testing.workloads import Running, Workload, make_workload, spin, touch_pages
+from omn_core.testing.stepped import Running, Workload, make_workload
+from omn_core.testing.workloads import spin, touch_pages
 
 Start = Callable[[Workload], Running]
 PAGES, SLEEPS, MOVES = 2000, 300, 60

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from omn_core.testing.harness import bind_machine, bind_processes
-from omn_core.testing.workloads import Running, Workload, spin
+from omn_core.testing.stepped import Running, Workload
+from omn_core.testing.workloads import spin
 
 Start = Callable[[Workload], Running]
 KNOWN_VERSIONS = {15, 16, 17}

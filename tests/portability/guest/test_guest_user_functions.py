@@ -12,7 +12,7 @@ from omn_core.api import MachineRefused
 from omn_core.model.catalog import Catalog
 from omn_core.plugins import Registry
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
-from omn_core.testing.workloads import Running, Workload, make_workload
+from omn_core.testing.stepped import Running, Workload, make_workload
 
 Start = Callable[[Workload], Running]
 Drive = Callable[..., Driver]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omn_core.testing.fixtures import Command
-from omn_core.testing.workloads import Running, WorkloadError, start
+from omn_core.testing.stepped import Running, WorkloadError, start
 from reference.load import load_parser, make_plain_session
 from reference.model import Pair, Step, When, fill
 from reference.parsing import Figures, ToolLossError, UnreadableError

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from omn_core.testing import workloads as published
-from omn_core.testing.workloads import Workload, WorkloadError, make_workload
+from omn_core.testing.stepped import Workload, WorkloadError, make_workload
 from reference.model import Step, fill
 
 
