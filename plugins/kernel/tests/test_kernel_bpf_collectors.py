@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 from omn_kernel.bpf import running
 from omn_kernel.bpf.assembly import Assembly, Record
-from omn_kernel.bpf.collecting import ProgramCollector
+from omn_kernel.bpf.collecting import ProgramCollector, compute_unseen
 from omn_kernel.bpf.columns import Columns
 from omn_kernel.bpf.hooks import RawTracepoint
 from omn_kernel.bpf.loading import Account, LoadedProgram
@@ -354,3 +354,12 @@ def test_programs_are_detached_first_and_open_until_their_account_is_read(
     collector.stop()
     assert accounts == [(True, True)] * len(collector.loaded)
     assert all(one.descriptor < 0 for one in collector.loaded)
+
+
+@pytest.mark.spec("EVT-5")
+def test_what_a_count_grew_by_and_nobody_saw_is_unseen() -> None:
+    """Each count by itself, of those that were read twice; what was seen and not counted yet makes up for no other."""
+    before = ({1: 10, 2: 0}, {1: 100, 2: 50, 3: 7})
+    assert compute_unseen(before, ({1: 15, 2: 9, 3: 4}, {1: 108, 2: 50, 3: 7, 4: 90})) == 3
+    assert compute_unseen(before, ({1: 10, 2: 0}, {2: 52, 3: 9})) == 4
+    assert compute_unseen(({}, {}), ({}, {})) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TypeVar
 
@@ -25,6 +25,9 @@ from omn_kernel.polling import Closable
 from omn_kernel.tracepoints import is_described
 
 Held = TypeVar("Held", bound=Closable)
+Counts = Mapping[int, int]
+Counted = tuple[Counts, Counts]
+"""What programs saw and what the kernel counted, in this order of reading where both are read after they began."""
 
 
 class ProgramCollector(CollectorBase, ABC):
@@ -45,6 +48,7 @@ class ProgramCollector(CollectorBase, ABC):
         self.programs = RunningPrograms()
         self._missed = Losses()
         self._counters: list[tuple[LostCounter, str]] = []
+        self._counted_before: Counted | None = None
         self._held = ExitStack()
         self.open_maps()
 
@@ -125,6 +129,8 @@ class ProgramCollector(CollectorBase, ABC):
         self.write_programs(target)
         self.programs.attach()
         self.tasks.begin()
+        seen = self.read_seen()
+        self._counted_before = (seen, self.read_made())
 
     def _find_tasks(self, target: BoundTarget) -> TargetTasks:
         is_held = self.resolved.begins_held(target)
@@ -142,13 +148,28 @@ class ProgramCollector(CollectorBase, ABC):
 
     def detach(self) -> None:
         """Detach the programs, and keep what is known of what they missed."""
+        made = self.read_made()
         self.programs.detach()
         lost = [(counter.read_count(), reason) for counter, reason in self._counters]
         reasons = tuple(f"{count} {reason}" for count, reason in lost if count)
         missed = Losses(dropped=sum(count for count, _ in lost), reasons=reasons)
         self._missed = self.programs.add_skipped(missed)
+        if self._counted_before is not None:
+            self._lose_unseen(compute_unseen(self._counted_before, (self.read_seen(), made)))
 
-    def note_unseen(self, count: int) -> None:
+    def read_made(self) -> Counts:
+        """Read how many events there ever were by the kernel's own counts, each under a name; nothing without one.
+
+        It is asked once the programs are attached, and before they are detached: what a count grew by and no program
+        saw is lost.
+        """
+        return {}
+
+    def read_seen(self) -> Counts:
+        """Read how many events of each count programs saw so far; it is asked before the former, and after it."""
+        return {}
+
+    def _lose_unseen(self, count: int) -> None:
         """Lose events that the kernel counted and no program saw, but those whose programs it passed over."""
         unseen = count - self._missed.skipped
         if unseen > 0:
@@ -172,3 +193,16 @@ class ProgramCollector(CollectorBase, ABC):
     def in_target_cost(self) -> InTargetCost:
         """Return what the programs ran; unknown where the kernel did not time them (kernel.bpf_stats_enabled)."""
         return self.programs.cost
+
+
+def compute_unseen(before: Counted, after: Counted) -> int:
+    """Compute how many events the kernel counted between two readings that no program saw, of the counts in both.
+
+    What came between the readings of the two makes it less, never more.
+    """
+    (seen_before, made_before), (seen_after, made_after) = before, after
+    grown = (
+        made_after[name] - made_before[name] - (seen_after.get(name, 0) - seen_before.get(name, 0))
+        for name in made_before.keys() & made_after.keys()
+    )
+    return sum(max(0, count) for count in grown)

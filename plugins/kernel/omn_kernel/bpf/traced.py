@@ -13,7 +13,7 @@ from omn_core.api import ABSENT as NO_NAME
 from omn_core.api import Batch, BoundTarget, Column, Names, ResolvedRequest, RunContext
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.choosing import ChosenCollector
-from omn_kernel.bpf.collecting import ProgramCollector
+from omn_kernel.bpf.collecting import Counts, ProgramCollector
 from omn_kernel.bpf.columns import Columns, make_named_column, make_text_column
 from omn_kernel.bpf.maps import Entries
 from omn_kernel.bpf.pieces import compute_bucket, read_clock
@@ -40,7 +40,6 @@ class TracedPrograms(ProgramCollector, ABC):
         """Find what the answer shows of a task, and open what needs no target."""
         self.task_fields = TaskFields(resolved, {label.name for label in self.tracer.labels})
         self._own_fields: Mapping[str, int] = {}
-        self._made_before: int | None = None
         super().prepare(resolved, context)
 
     @abstractmethod
@@ -58,18 +57,19 @@ class TracedPrograms(ProgramCollector, ABC):
         self.tracer.load(self)
         self.task_fields.look()
 
-    def attach(self, target: BoundTarget) -> None:
-        """Attach, and read how much the kernel itself has counted."""
-        super().attach(target)
-        self._made_before = self.tracer.read_made()
+    def read_made(self) -> Counts:
+        """Read how many events of the target there ever were by the kernel's own count, where the tracer knows one."""
+        made = self.tracer.read_made()
+        return {} if made is None else {0: made}
+
+    def read_seen(self) -> Counts:
+        """Read how many the tracer's programs saw."""
+        return {0: self.tracer.read_seen()}
 
     def detach(self) -> None:
-        """Keep what the tracer tells of at the end, and what the kernel counted beside what programs saw."""
-        made = self.tracer.read_made()
+        """Keep what the tracer tells of at the end."""
         super().detach()
         self._own_fields = self.tracer.read_fields()
-        if made is not None and self._made_before is not None:
-            self.note_unseen(made - self._made_before - self.tracer.read_seen())
 
     def fields(self) -> Mapping[str, int]:
         """Return what is told of the events, and what the tracer tells of those that are none."""

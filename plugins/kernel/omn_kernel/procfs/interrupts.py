@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -40,6 +40,12 @@ def parse_interrupts(content: bytes) -> InterruptTable:
 def parse_counts(line: bytes, cpus: int) -> tuple[int, ...]:
     """Parse a line's count on each cpu."""
     return tuple(map(int, line.split(None, cpus)[:cpus]))
+
+
+def compute_total(table: InterruptTable, labels: Iterable[str], cpus: tuple[int, ...]) -> int:
+    """Compute what some lines count on some cpus, or (empty) on all."""
+    places = [place for place, cpu in enumerate(table.cpus) if not cpus or cpu in cpus]
+    return sum(parse_counts(table.lines[label], len(table.cpus))[place] for label in labels for place in places)
 
 
 def parse_description(line: bytes, cpus: int) -> str:

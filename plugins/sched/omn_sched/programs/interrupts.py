@@ -16,7 +16,7 @@ from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 from omn_kernel.bpf.tracing import ABSENT, Label, Tracer, Tracing
 from omn_kernel.polled import read_file
-from omn_kernel.procfs.interrupts import parse_counts, parse_interrupts
+from omn_kernel.procfs.interrupts import compute_total, parse_interrupts
 
 from omn_sched.softirqs import SOFTIRQS, name_softirq
 
@@ -109,13 +109,7 @@ class ServedInterrupts(Tracer):
     def read_made(self) -> int:
         """Read what the file counts of the target's cpus; of interrupts those of lines, which alone are served so."""
         table = parse_interrupts(read_file("/", self.counts))
-        places = [place for place, cpu in enumerate(table.cpus) if not self._cpus or cpu in self._cpus]
-        return sum(
-            parse_counts(line, len(table.cpus))[place]
-            for label, line in table.lines.items()
-            if self.is_counted(label)
-            for place in places
-        )
+        return compute_total(table, filter(self.is_counted, table.lines), self._cpus)
 
     def is_counted(self, label: str) -> bool:
         """Tell whether what a line of the file counts passes the tracepoint."""
