@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.choosing import ChosenCollector
-from omn_kernel.bpf.collecting import ProgramCollector
+from omn_kernel.bpf.collecting import Counts, ProgramCollector
 from omn_kernel.bpf.columns import Columns, make_named_column, make_number_column
 from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
@@ -17,10 +17,12 @@ from omn_kernel.bpf.pieces import read_clock
 from omn_kernel.bpf.reading import TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R9
 from omn_kernel.bpf.streaming import StreamCollector
+from omn_kernel.polled import read_file
+from omn_kernel.procfs.interrupts import compute_total, parse_interrupts
 from omn_kernel.sysfs import read_cpus
 
 from omn_core.api import Batch, BoundTarget, Column, Losses, ResolvedRequest
-from omn_net.programs.softirqs import KINDS, NetworkSoftirqs
+from omn_net.programs.softirqs import KINDS, LINES, NetworkSoftirqs
 
 _PLACE = np.dtype([("place", "u4")])
 _SUMS = np.dtype([("softirqs", "u8"), ("time_ns", "u8")])
@@ -48,6 +50,14 @@ class Softirqs(ProgramCollector, ABC):
         """Keep how many were not seen to begin."""
         super().detach()
         self._unknown = self._softirqs.unknown.read_count()
+
+    def read_made(self) -> Counts:
+        """Read how many of the target's cpus /proc/softirqs counts."""
+        return {0: compute_total(parse_interrupts(read_file("/", "/proc/softirqs")), LINES, self._cpus)}
+
+    def read_seen(self) -> Counts:
+        """Read how many ended."""
+        return {0: self._softirqs.read_ended()}
 
     def fields(self) -> Mapping[str, int]:
         """Return how many had begun before."""
@@ -151,7 +161,7 @@ class SoftirqSums(Softirqs):
         return Batch.empty()
 
     def losses(self) -> Losses:
-        """Return the runs that the kernel passed over."""
+        """Return what passed no tracepoint, and the runs that the kernel passed over."""
         return self.add_missed(Losses())
 
 

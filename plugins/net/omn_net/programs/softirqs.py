@@ -21,7 +21,9 @@ NET_TX, NET_RX = 2, 3
 """NET_TX_SOFTIRQ and NET_RX_SOFTIRQ of <linux/interrupt.h>."""
 KINDS = ("tx", "rx")
 """What each is called, the first NET_TX."""
-_BEGUN = np.dtype([("ns", "u8")])
+LINES = ("NET_TX", "NET_RX")
+"""What /proc/softirqs calls them."""
+_BEGUN = np.dtype([("ns", "u8"), ("ended", "u8")])
 _PLACE = np.dtype([("place", "u4")])
 
 
@@ -38,6 +40,10 @@ class NetworkSoftirqs:
         self._begun.close()
         self.unknown.close()
 
+    def read_ended(self) -> int:
+        """Read how many ended."""
+        return int(self._begun.read().values["ended"].sum())
+
     def write_entry(self, program: TaskAssembly) -> None:
         """Write softirq_entry(number)."""
         self._find(program)
@@ -53,6 +59,9 @@ class NetworkSoftirqs:
         the nanoseconds that it took.
         """
         self._find(program)
+        program.get(R1, Record(R8, _BEGUN), "ended")
+        program.compute(R1, "+=", 1)
+        program.set(Record(R8, _BEGUN), "ended", R1)
         program.get(R9, Record(R8, _BEGUN), "ns")
         with program.when(R9, "==", 0):
             self.unknown.emit_count(program)
