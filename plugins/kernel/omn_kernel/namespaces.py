@@ -85,6 +85,24 @@ def get_network(spelling: str, sysroot: str) -> NetworkNamespace:
     return NetworkNamespace(inode, path, spelling, inode == _read_own_inode(sysroot), sysroot)
 
 
+def list_networks(sysroot: str) -> list[NetworkNamespace]:
+    """List the namespaces that can be found without asking each process: omn's own, and those with a name.
+
+    One that is closed to this user is left out. Raises MachineRefused where the kernel does not say omn's own.
+    """
+    found = [read_own_network(sysroot)]
+    try:
+        names = sorted(os.listdir(place(sysroot, NAMED)))
+    except OSError:
+        return found
+    for name in names:
+        try:
+            found.append(get_network(name, sysroot))
+        except MachineRefused:
+            continue
+    return list({one.inode: one for one in reversed(found)}.values())
+
+
 def _find_pid(spelling: str) -> int | None:
     """Find the process of `pid:4711`, None for another spelling. Raises MachineRefused for one that is no number."""
     if not spelling.startswith(PROCESS):

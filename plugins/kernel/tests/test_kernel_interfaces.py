@@ -17,6 +17,7 @@ from another_user import run_as_another_user
 from omn_kernel.interfaces import Interface, bind_iface, get_interface, read_interfaces, split_interface
 from omn_kernel.namespaces import (
     get_network,
+    list_networks,
     open_netlink_socket,
     open_network_file,
     read_own_network,
@@ -113,7 +114,7 @@ def test_the_interfaces_of_another_namespace_are_its_own(elsewhere: Elsewhere) -
 
 
 def test_an_interface_is_bound_by_each_spelling_of_its_namespace(elsewhere: Elsewhere) -> None:
-    """A process, the path of a file, and a name under /run/netns lead to the same interface."""
+    """A process, the path of a file, and a name under /run/netns lead to the same interface; the name is listed."""
     spellings = [f"pid:{elsewhere.pid}", f"/proc/{elsewhere.pid}/ns/net"]
     name = f"omn-test-{elsewhere.pid}"
     subprocess.run(["ip", "netns", "attach", name, str(elsewhere.pid)], check=True)
@@ -122,8 +123,11 @@ def test_an_interface_is_bound_by_each_spelling_of_its_namespace(elsewhere: Else
             bind_iface(Target("iface", f"{one}/{elsewhere.bridge}"), ProbeContext("iface"))
             for one in (*spellings, name)
         ]
+        listed = list_networks("/")
     finally:
         subprocess.run(["ip", "netns", "delete", name], check=True)
+    assert sum(one.is_own for one in listed) == 1
+    assert [one.spelling for one in listed if one.inode == elsewhere.inode] == [name]
     places = [one.place for one in bound]
     assert all(isinstance(place, Interface) for place in places)
     assert {place.key for place in places} == {f"{elsewhere.inode}:{places[0].index}"}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.choosing import ChosenCollector
-from omn_kernel.bpf.collecting import ProgramCollector
+from omn_kernel.bpf.collecting import Counts, ProgramCollector
 from omn_kernel.bpf.columns import Columns, keep_where, make_named_column, make_number_column
 from omn_kernel.bpf.filters import AnyTask
 from omn_kernel.bpf.maps import Entries
@@ -26,6 +26,7 @@ from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
 from omn_net.lifetimes import name_state
 from omn_net.programs.owners import MOST_SOCKETS, SocketOwners
 from omn_net.programs.retransmits import RetransmitPrograms, make_event
+from omn_net.segment_counts import SegmentCounts
 from omn_net.socket_fields import SocketFields
 
 _WHOSE = frozenset({"task", "pid", "ppid", "proc", "comm", "cgroup"})
@@ -59,11 +60,29 @@ class Retransmits(ProgramCollector, ABC):
             self.count_lost(owners.lost, f"sockets found no room among the {MOST_SOCKETS} of which it is known whose")
             self.load_event("inet_sock_set_state", owners.write_change)
             self.load_event("tcp_rcv_space_adjust", owners.write_taking)
-        written = RetransmitPrograms(self.subject, self._socket_fields, owners, self.hand_over, is_of_all=is_of_all)
-        self.hold(written)
+        # A record does not tell of which namespace a segment is, nor of how many a large one is.
+        self._counts = None if self.reads_records else SegmentCounts()
+        written = self._written = self.hold(
+            RetransmitPrograms(
+                self.subject,
+                self._socket_fields,
+                owners,
+                self.hand_over,
+                is_of_all=is_of_all,
+                namespaces=() if self._counts is None else self._counts.inodes,
+            )
+        )
         self.count_lost(written.unowned, "segments were sent again of connections of which no process was seen")
         self.load_event("tcp_retransmit_skb", written.write_segment)
         self.load_event("tcp_retransmit_synack", written.write_answer)
+
+    def read_made(self) -> Counts:
+        """Read what the kernel counts of each namespace that can be looked into, whosever the segments are."""
+        return {} if self._counts is None else self._counts.read()
+
+    def read_seen(self) -> Counts:
+        """Read what was seen of each of them."""
+        return self._written.read_seen()
 
     def make_subjects(self, subjects: npt.NDArray[Any]) -> tuple[Mapping[str, Column], Mapping[str, Column]]:
         """Make the keys and the attributes of what was sent again."""

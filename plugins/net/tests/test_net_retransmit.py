@@ -30,6 +30,8 @@ __all__ = ["drive_events", "make_network", "pair"]
 THERE = "10.9.0.2"
 TCPI_TOTAL_RETRANS, TCPI_BYTES_RETRANS = 100, 208
 """Where they stand in struct tcp_info."""
+MOST_BYTES = 1460
+"""What a segment carries at most, of a frame of 1500 bytes without the headers of IP and TCP."""
 
 
 def count_sent_again(network: Network) -> int:
@@ -66,8 +68,8 @@ def add_up(rows: list[dict[str, Any]], name: str, **wanted: Any) -> int:
 def test_each_segment_that_is_sent_again_is_its_connections(pair: Pair, drive_events: DriveEvents) -> None:
     """Acknowledgements are lost for a while: of three connections, and of one that is asked for, at both ends.
 
-    One connection is made in the window, one was there and takes something in it, and one was there and does not. Some
-    segments that a busy machine sends again pass no tracepoint: half are seen in any case, and never more.
+    One connection is made in the window, one was there and takes something in it, and one was there and does not. What
+    the kernel sends again over a task that it hides from tracepoints is in its own counts alone, and is said as lost.
     """
     pair.here.ip("route", "change", "10.9.0.0/24", "dev", "here0", "src", "10.9.0.1", "rto_min", "5ms")
     with ExitStack() as stack:
@@ -107,23 +109,26 @@ def test_each_segment_that_is_sent_again_is_its_connections(pair: Pair, drive_ev
             accounts = {client.getsockname()[1]: read_account(client) for client in (made, taking, silent)}
             ports = [client.getsockname()[1] for client in (made, taking, silent)]
         unread.close()
+    said = machine.collector.losses().dropped
     ends = [add_up(machine.rows, "segments", local_address=address) for address in ("10.9.0.1", THERE)]
-    for end, first, last in zip(ends, before, after, strict=True):
-        assert (last - first) // 2 <= end <= last - first
+    unseen = [last - first - end for end, first, last in zip(ends, before, after, strict=True)]
+    assert min(unseen) >= 0
+    assert sum(unseen) <= said
     seen = {
         port: tuple(add_up(machine.rows, name, local_port=port) for name in ("segments", "bytes")) for port in ports
     }
-    for port, account in accounts.items():
-        assert all(part // 2 <= told <= part for told, part in zip(seen[port], account, strict=True))
+    missing = {port: [part - told for told, part in zip(seen[port], accounts[port], strict=True)] for port in ports}
+    assert sum(segments for segments, _ in missing.values()) <= said
+    assert all(segments >= 0 and 0 <= size <= segments * MOST_BYTES for segments, size in missing.values())
     assert {row["state"] for row in machine.rows if row["local_address"] == THERE} == {"SYN_RECV"}
     assert {row["local_port"] for row in own.rows if row["local_address"] == THERE} == {port_there}
     assert {row["pid"] for row in own.rows} == {os.getpid()}
     own_sums = [add_up(own.rows, "segments", local_port=port) for port in ports]
     assert own_sums == [*(seen[port][0] for port in ports[:2]), 0]
     assert own.collector.losses().dropped >= seen[ports[2]][0]
-    assert "of which no process was seen" in own.collector.losses().reasons[-1]
+    assert any("of which no process was seen" in reason for reason in own.collector.losses().reasons)
     assert not any("pid" in row for row in machine.rows if row["local_port"] == ports[2])
-    assert machine.collector.losses().is_empty
+    assert all("passed no tracepoint" in reason for reason in machine.collector.losses().reasons)
     assert sums.weight is not None
     assert add_up(own.rows, "segments") == add_up(polled.rows, "segments") == sums.weight.sum()
 

@@ -1,21 +1,23 @@
 """Segments that TCP sends again: of a connection, and the answer to who asks for one (SYN-ACK).
 
 The tracepoint of the former comes after the segment is sent; since Linux 6.17 with how that went, and where it was not
-sent too.
+sent too. What is sent is counted by network namespace, whosever it is: the kernel counts them so (RetransSegs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.hooks import TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
+from omn_kernel.bpf.map_types import MapType
+from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.records import RecordedAssembly
-from omn_kernel.bpf.registers import R1, R6, R7, R8, Register
+from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, Register
 from omn_kernel.btf.fields import get_fields
 from omn_kernel.btf.spelling import spell_tracepoint
 
@@ -26,6 +28,8 @@ from omn_net.socket_fields import SocketFields
 _WORD = 32
 _OUTCOME = 2
 """Which argument of tcp_retransmit_skb is how it went, on kernels that say so."""
+_NAMESPACE = np.dtype([("inode", "u4")])
+_SEEN = np.dtype([("segments", "u8")])
 HandOver = Callable[[TaskAssembly, Record, Register], None]
 
 
@@ -38,7 +42,7 @@ class RetransmitPrograms:
     """Writes the programs; each event goes to `hand_over`, which is told the record and the context.
 
     `owners` is None where nobody asks whose connections they are. `is_of_all` says that what is nobody's is wanted too;
-    else `unowned` counts it.
+    else `unowned` counts it. `namespaces` are those of which it is counted what is sent again.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class RetransmitPrograms:
         hand_over: HandOver,
         *,
         is_of_all: bool,
+        namespaces: Sequence[int],
     ) -> None:
         self._subject = subject
         self._event = make_event(subject)
@@ -57,10 +62,20 @@ class RetransmitPrograms:
         self._hand_over = hand_over
         self._is_of_all = is_of_all
         self.unowned = LostCounter()
+        self._has_namespaces = bool(namespaces)
+        self._seen = Map(MapType.HASH, "seen", _NAMESPACE, _SEEN, max(1, len(namespaces)))
+        for inode in namespaces:
+            self._seen.update(inode, 0)
 
     def close(self) -> None:
-        """Let go of the map."""
+        """Let go of the maps."""
         self.unowned.close()
+        self._seen.close()
+
+    def read_seen(self) -> dict[int, int]:
+        """Read how many segments of each namespace were seen."""
+        seen = self._seen.read()
+        return dict(zip(seen.keys["inode"].tolist(), seen.values["segments"].tolist(), strict=True))
 
     def write_segment(self, program: TaskAssembly) -> None:
         """Write tcp_retransmit_skb(socket, segment[, outcome])."""
@@ -90,7 +105,6 @@ class RetransmitPrograms:
             program.read_argument(R1, R6, _OUTCOME)
             program.compute(R1, "<<=", _WORD)
             program.jump_if(R1, "!=", 0, "done")
-        self._set_owner(program, subject)
         program.read_argument(R8, R6, 1)
         program.read_field(R1, R8, "sk_buff", "len")
         program.set(event, "bytes", R1)
@@ -99,6 +113,8 @@ class RetransmitPrograms:
         program.compute(R8, "+=", room.offset)
         program.read_field(R1, R8, "tcp_skb_cb", "tcp_gso_segs", is_copied=True)
         program.set(event, "segments", R1)
+        self._count_seen(program, event)
+        self._set_owner(program, subject)
         if "state" in (self._subject.names or ()):
             program.read_field(R1, R7, "sock", "__sk_common.skc_state")
             program.set(subject, "state", R1)
@@ -106,9 +122,11 @@ class RetransmitPrograms:
     def write_answer(self, program: TaskAssembly) -> None:
         """Write tcp_retransmit_synack(listening socket, request): a segment without bytes."""
         event, subject = self._begin(program)
+        program.set(event, "segments", 1)
+        if isinstance(program, KernelAssembly):
+            self._count_seen(program, event)
         self._set_owner(program, subject)
         program.read_argument(R8, R6, 1)
-        program.set(event, "segments", 1)
         if "state" in (self._subject.names or ()):
             program.set(subject, "state", REQUEST)
         if isinstance(program, KernelAssembly):
@@ -124,6 +142,18 @@ class RetransmitPrograms:
         program.move(R6, R1)
         program.read_argument(R7, R6, 0)
         return event, Record(event.base, self._subject, event.locate("subject")[0])
+
+    def _count_seen(self, program: KernelAssembly, event: Record) -> None:
+        """Count the segments of an event in the namespace of the socket in R7."""
+        if not self._has_namespaces:
+            return
+        namespace = program.reserve(_NAMESPACE)
+        program.read_field(R1, R7, "sock", "__sk_common.skc_net.net.ns.inum")
+        program.set(namespace, "inode", R1)
+        program.look_up(self._seen, namespace)
+        with program.when(R0, "!=", 0):
+            program.get(R1, event, "segments")
+            program.add_to(Record(R0, _SEEN), "segments", R1)
 
     def _set_owner(self, program: TaskAssembly, subject: Record) -> None:
         if self._owners is None:
