@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,17 +17,17 @@ from omn_core.cli.entry import FAILED_AFTER
 from omn_core.cli.offer import offer
 from omn_core.cli.once import OnceEach
 from omn_core.cli.options import build_session, request_options
-from omn_core.cli.output import check_carries, get_format, write_plain
+from omn_core.cli.output import check_carries, get_format
 from omn_core.cli.parameters import FOLDER
-from omn_core.cli.streams import complain, drop_stream, find_output_size
-from omn_core.errors import PLUGIN_FAULTS, Refused, RequestError, RunFailed
-from omn_core.model.request import Request, Session
+from omn_core.cli.streams import complain, find_output_size
+from omn_core.errors import Refused, RequestError, RunFailed
+from omn_core.model.request import Session
 from omn_core.names import render_printable
-from omn_core.resolve.complete import Completed, find_entry
+from omn_core.resolve.complete import find_entry
 
 if TYPE_CHECKING:
     from omn_core.cli.progress import Progress
-    from omn_core.model.resolved import ResolvedRequest, ResolvedSession
+    from omn_core.model.resolved import ResolvedSession
     from omn_core.model.result import Document
     from omn_core.resolve.session import ValidSession
     from omn_core.run.runner import RunOptions
@@ -117,72 +114,13 @@ def say_failed_plugins(application: Application) -> None:
 
 
 def _dump(application: Application, session: Session, what: str, given: Mapping[str, Any]) -> int:
+    from omn_core.cli.dumps import write_dump
     from omn_core.resolve.session import validate_session
-    from omn_core.session.shape import make_plain_session
 
     valid = validate_session(session, application.get_catalog(session.sources), application.registry)
     resolved = None if given["no_resolve"] else _resolve(application, valid)
-    if resolved is None:
-        whole = write_out(valid.session, valid.completed)
-    else:
-        whole = write_out(resolved.session, resolved.requests)
-    name = given["format_name"]
-    if what == "dump_request":
-        plain = [make_full_request(request) for request in whole.requests]
-        sys.stdout.write(json.dumps(plain[0] if len(plain) == 1 else plain, indent=2) + "\n")
-    elif what == "dump_session":
-        refuse_unspellable(whole)
-        write_plain(application, "yaml" if name == "text" else name, make_plain_session(whole))
-    else:
-        from omn_core.resolve.plain import make_plain_resolved
-
-        assert resolved is not None
-        versions = application.registry.versions()
-        write_plain(application, "yaml" if name == "text" else name, make_plain_resolved(resolved, versions))
+    write_dump(application, what, valid, resolved, given["format_name"])
     return 0
-
-
-def write_out(session: Session, completed: tuple[Completed, ...] | tuple[ResolvedRequest, ...]) -> Session:
-    """Return the session with what was defaulted written out, so that it asks the same thing wherever it is run."""
-    requests = tuple(
-        attrs.evolve(
-            one.request,
-            mode=one.mode,
-            emits=one.emits,
-            target=one.request.target or one.target,  # what was asked: a container, whatever cgroup it has here
-            interval_ns=one.interval_ns,
-        )
-        for one in completed
-    )
-    return attrs.evolve(session, requests=requests)
-
-
-def _write_out_run(document: Document) -> Session:
-    """Return the session of what was run: of a family's default, what this machine served in the end."""
-    return write_out(document.session.session, tuple(result.resolved for result in document.results))
-
-
-def refuse_unspellable(session: Session) -> None:
-    """Raise RequestError where a session file, which is UTF-8, would ask something else than this session does."""
-    from omn_core.session.shape import make_plain_session
-
-    text = json.dumps(make_plain_session(session), ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise RequestError(
-            f"a session file is UTF-8, and this session holds bytes that are not: {text[error.start : error.end]!r}",
-            "give the program such an argument through a script that the session launches",
-        ) from error
-
-
-def make_full_request(request: Request) -> dict[str, Any]:
-    """Return every field of a request's model, null where nothing was said."""
-    from omn_core.session.shape import make_plain_request
-
-    fields = [field.name.removesuffix("_ns") for field in attrs.fields(Request)]
-    plain = make_plain_request(request)
-    return {name: plain.get(name, [] if name in ("emits", "keys") else None) for name in fields}
 
 
 def _resolve(application: Application, valid: ValidSession) -> ResolvedSession:
@@ -203,6 +141,7 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
     for one in valid.completed:
         check_carries(row, one.emits)
     resolved = _resolve(application, valid)
+    from omn_core.cli.answer import say_mixed, say_reservations, write_answer
     from omn_core.run.runner import RunOptions
 
     if given["output"] is not None:
@@ -218,7 +157,7 @@ def _measure(application: Application, session: Session, given: Mapping[str, Any
         document, unfinished = _run(resolved, application, options)
         say_mixed(row.name, before)
     say_refused(document.session.session, resolved.session)
-    _write(application, document, row.reference, given["output"], _write_out_run(document))
+    write_answer(application, document, row.reference, given["output"])
     if not row.tells_losses:
         say_reservations(document)
     failures = [result for result in document.results if result.failure is not None]
@@ -253,73 +192,3 @@ def _run(
 
     repeated = run_repeatedly(resolved, application.registry, times, options)
     return repeated.document, repeated.failure
-
-
-def _write(application: Application, document: Document, encoder: str, folder: Path | None, session: Session) -> None:
-    """Write the run's folder, then the answer: one is written where the other cannot be.
-
-    Raises RunFailed where either could not be, saying if anything was.
-    """
-    unwritten: RunFailed | None = None
-    try:
-        if folder is not None:
-            _write_folder(application, document, folder, session)
-    except RunFailed as error:
-        unwritten = error
-    try:
-        application.registry.load(encoder).write(document, sys.stdout.buffer, application.style)
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        drop_stream(sys.stdout)
-        raise _explain_unwritten(error.strerror, folder is not None, unwritten) from error
-    except PLUGIN_FAULTS as error:  # a guarded plugin call: an encoder may be anybody's
-        reason = f"{encoder} raised {type(error).__name__}: {error}"
-        raise _explain_unwritten(reason, folder is not None, unwritten) from error
-    if unwritten is not None:
-        raise RunFailed(unwritten.reason, written=True)
-
-
-def say_mixed(name: str, before: int | None) -> None:
-    """Say that a file which is to hold a format's bytes alone holds the program's too, written since `before`.
-
-    No other reader than a person tells one from the other. A pipe keeps no account of what went through it.
-    """
-    after = None if name == "text" or before is None else find_output_size()
-    if before is not None and after is not None and after > before:
-        complain(f"omn: {after - before} bytes of the program's stand before the {name} on standard output")
-        complain("     send them elsewhere with --program-stdout FILE")
-
-
-def say_reservations(document: Document) -> None:
-    """Say on stderr what stands between the numbers and the truth, for a format that has no place for it."""
-    from omn_core.format.reservations import iter_reservations
-
-    for sentence in iter_reservations(document):
-        complain(f"omn: {sentence}")
-
-
-def _explain_unwritten(reason: str | None, has_folder: bool, unwritten: RunFailed | None) -> RunFailed:
-    """Return the failure of an answer that could not be written, after its folder (`unwritten`: that neither was)."""
-    both = "" if unwritten is None else f"{unwritten.reason}, and "
-    return RunFailed(f"{both}the answer could not be written: {reason}", has_folder and unwritten is None)
-
-
-def _write_folder(application: Application, document: Document, folder: Path, session: Session) -> None:
-    from omn_core.format.as_yaml import YAML
-    from omn_core.resolve.plain import make_plain_resolved
-    from omn_core.session.shape import make_plain_session
-    from omn_core.store import compute_view, write_run
-
-    text = io.BytesIO()
-    try:
-        refuse_unspellable(session)
-    except RequestError as error:
-        text.write(f"# This does not ask the same again: {error.reason}\n".encode())
-    YAML.write_plain(make_plain_session(session), text, application.style)
-    write_run(
-        folder,
-        document,
-        session=text.getvalue().decode(),
-        resolved=make_plain_resolved(document.session, application.registry.versions()),
-        view=compute_view(document),
-    )

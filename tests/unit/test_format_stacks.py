@@ -20,7 +20,7 @@ from shapes import WINDOW, make_batch, make_document, make_result
 from stack_runs import NASTY_LABELS, make_nasty_stacks, make_row, make_stack_result, make_tree
 
 from omn_core.builtin import omn_formats
-from omn_core.cli.trace import say_reservations
+from omn_core.cli.answer import say_reservations
 from omn_core.errors import RequestError
 from omn_core.format.as_chrome import CHROME
 from omn_core.format.as_folded import FOLDED, fold_label
