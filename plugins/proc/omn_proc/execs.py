@@ -43,7 +43,13 @@ class Execs(StreamCollector):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the program."""
-        written = ExecProgram(self.record, self.tasks, self._fields, self.transport, self._lost)
+        written = ExecProgram(
+            record=self.record,
+            tasks=self.tasks,
+            fields=self._fields,
+            transport=self.transport,
+            lost=self._lost,
+        )
         self.load_tracepoint("sched_process_exec", written.write_exec)
         self._fields.look()
 

@@ -48,7 +48,14 @@ class Blocks(SpanRecords):
         self._begins_at_entry = entry is not None
         unseen = self.hold(LostCounter())
         self.count_lost(unseen, "blocks ended where no tracepoint was passed")
-        written = OffCpuProgram(self.tasks, self._states, self.take_task, self.transport, entry, unseen)
+        written = OffCpuProgram(
+            tasks=self.tasks,
+            states=self._states,
+            take_task=self.take_task,
+            transport=self.transport,
+            entry=entry,
+            unseen=unseen,
+        )
         if entry is not None:
             self.load_tracepoint(TRACEPOINT, entry.write_entry)
         self.load_event("sched_switch", written.write_switch)

@@ -55,7 +55,13 @@ class Slices(SpanRecords):
         """Load the programs: what forgets threads first, then what sees them start, switch and wake."""
         self.load_states(self._states)
         self.count_lost(self._hidden, _HIDDEN)
-        self._written = SlicePrograms(self.tasks, self.task_fields, self._states, self.transport, self._hidden)
+        self._written = SlicePrograms(
+            tasks=self.tasks,
+            fields=self.task_fields,
+            states=self._states,
+            transport=self.transport,
+            hidden=self._hidden,
+        )
         self.load_event("sched_wakeup_new", self._written.write_new)
         self.load_event("sched_switch", self._written.write_switch)
         if self.reads_records or self.resolved.shows("wake_to_run_ns"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
@@ -34,17 +35,15 @@ def make_record(fields: TaskFields, *, has_arguments: bool) -> np.dtype[Any]:
     return np.dtype([*_FIELDS, *(_ARGUMENTS if has_arguments else []), *fields.layout], align=True)
 
 
+@attrs.frozen(kw_only=True)
 class ExecProgram:
     """Writes the program on sched_process_exec. `lost` counts pieces after the first that found no room."""
 
-    def __init__(
-        self, record: np.dtype[Any], tasks: TargetTasks, fields: TaskFields, transport: Transport, lost: LostCounter
-    ) -> None:
-        self._record = record
-        self._tasks = tasks
-        self._fields = fields
-        self._transport = transport
-        self._lost = lost
+    _record: np.dtype[Any]
+    _tasks: TargetTasks
+    _fields: TaskFields
+    _transport: Transport
+    _lost: LostCounter
 
     def write_exec(self, program: KernelAssembly) -> None:
         """Write sched_process_exec(task, its number before, binary)."""

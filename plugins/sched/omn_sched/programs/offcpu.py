@@ -7,6 +7,7 @@ tracepoints do not tell of the account: there it waited since it was woken.
 
 from __future__ import annotations
 
+import attrs
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import read_clock
@@ -33,6 +34,7 @@ FIELDS = [
 woken since, where records are read."""
 
 
+@attrs.frozen(kw_only=True)
 class OffCpuProgram:
     """Writes the program on sched_switch. `take_task` emits what keeps which thread left, and where.
 
@@ -40,21 +42,12 @@ class OffCpuProgram:
     `unseen` counts blocks whose end passed no tracepoint, where nothing else tells it.
     """
 
-    def __init__(
-        self,
-        tasks: TargetTasks,
-        states: TaskStates,
-        take_task: TakesTasks,
-        transport: Transport,
-        entry: SchedulerEntry | None,
-        unseen: LostCounter,
-    ) -> None:
-        self._tasks = tasks
-        self._states = states
-        self._take_task = take_task
-        self._transport = transport
-        self._entry = entry
-        self._unseen = unseen
+    _tasks: TargetTasks
+    _states: TaskStates
+    _take_task: TakesTasks
+    _transport: Transport
+    _entry: SchedulerEntry | None
+    _unseen: LostCounter
 
     def write_switch(self, program: TaskAssembly) -> None:
         """Write sched_switch(preempt, prev, next)."""

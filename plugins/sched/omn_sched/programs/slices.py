@@ -9,6 +9,7 @@ there a thread waited since it was woken, and a turn whose beginning passed no t
 
 from __future__ import annotations
 
+import attrs
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.pieces import read_clock
@@ -40,20 +41,18 @@ it was woken since. `arrivals` is how often it got a cpu by the kernel's count, 
 end, of those that were found on a cpu."""
 
 
+@attrs.frozen(kw_only=True)
 class SlicePrograms:
     """Writes the programs on sched_switch, on wakeups, and those that begin and end with whoever runs.
 
     `hidden` counts turns whose end passed no tracepoint.
     """
 
-    def __init__(
-        self, tasks: TargetTasks, fields: TaskFields, states: TaskStates, transport: Transport, hidden: LostCounter
-    ) -> None:
-        self._tasks = tasks
-        self._hidden = hidden
-        self._fields = fields
-        self._states = states
-        self._transport = transport
+    _tasks: TargetTasks
+    _fields: TaskFields
+    _states: TaskStates
+    _transport: Transport
+    _hidden: LostCounter
 
     def write_switch(self, program: TaskAssembly) -> None:
         """Write sched_switch(preempt, prev, next, state)."""
