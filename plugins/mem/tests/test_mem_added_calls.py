@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import omn_mem.added_calls
 import pytest
-from omn_kernel.injected.heap_records import AddedUp
-from omn_kernel.injected.memory import PART
+from omn_kernel.injected.heap_records import AddedUp, HeapRecords
+from omn_kernel.injected.memory import PART, Part
 from omn_mem.added_calls import AddedCalls
-from omn_mem.programs.heap import FREE, MALLOC, REALLOC
+from omn_mem.heap_events import find_calls
+from omn_mem.programs.heap import FREE, MALLOC, OPERATIONS, REALLOC
 
 RECORD = np.dtype([("ns", "u8"), ("bytes", "u8"), ("addr", "u8"), ("given", "u8"), ("op", "u4"), ("stack", "u4")])
 CALLS = np.array(
@@ -54,3 +57,17 @@ def test_what_is_alike_is_one_row(monkeypatch: pytest.MonkeyPatch, most_rows: in
     assert added.frees == 3
     # What comes after the last reading stays apart, each with its own time; what was no call for a block is not there.
     assert (weights[-4:].tolist(), records["ns"][-4:].tolist()) == ([1] * 4, [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_is_added_up_while_it_comes_is_what_is_found_after(operation: int) -> None:
+    """Both tell a call that was to make a block from one that gave back: of each function, asked and answered so."""
+    asked, made, handed = ((0, 8), (0, 0x10), (0, 0x20))
+    for size, block, given in itertools.product(asked, made, handed):
+        words = {FREE: (given,), REALLOC: (block, size, given, 1)}.get(operation, (block, size))
+        content = np.array([operation, *words], np.uint64).view(np.uint8)
+        part = Part(content, np.array([(4, 40, len(content), b"one", 0)], PART))
+        records, _ = HeapRecords().read([part])
+        assert len(records) == 1
+        added = HeapRecords().add_up(part)
+        assert (added.weights.tolist(), added.frees) == ([1] * int(find_calls(records).sum()), int(operation == FREE))
