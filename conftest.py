@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from skips import is_expected
 
-pytest_plugins = ["omn_core.testing.fixtures"]
+pytest_plugins = ["omn_core.testing.fixtures", "kernel_programs"]
 
 # How long an example takes is the machine's other work's as much as its own.
 settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])

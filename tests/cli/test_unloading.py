@@ -12,18 +12,12 @@ from typing import Any
 
 import pytest
 from held_objects import Objects, list_all, list_held, wait_until_gone
-from omn_kernel.privileges import read_privileges
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 BROKEN = Path(__file__).parents[1] / "support" / "broken_attaching.py"
 ASKED = ("sched.runqlat", "-m", "trace", "-e", "summary", "--backend", "force:bpf:raw_tp")
 LEAST = {"prog": 2, "map": 2, "link": 2}
 """How much of each kind the programs of the source take, at the least."""
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 def wait_until_attached(process: subprocess.Popen[bytes]) -> Objects:

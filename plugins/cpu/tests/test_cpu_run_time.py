@@ -10,13 +10,14 @@ import pytest
 from event_backends import RECORDED, leave_out_skipped, needs_records
 from omn_cpu.run_time import RunTimes
 from omn_kernel.polled import read_file
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import find_process_key
 from omn_kernel.procfs.task import parse_schedstat
 
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+
+pytestmark = pytest.mark.usefixtures("loads_programs")
 
 # Waits for a byte, runs for some milliseconds of its own clock with pauses, says so, and waits again.
 RUNNING = """
@@ -29,12 +30,6 @@ for _ in range(10):
 os.write(1, b"x")
 os.read(0, 1)
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 def read_run_ns(pid: int) -> int:

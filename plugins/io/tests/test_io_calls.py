@@ -20,7 +20,6 @@ from omn_io import file_calls
 from omn_io.calls import Syncs, Transfers
 from omn_kernel.bpf import open_files
 from omn_kernel.polled import read_file
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.task import find_status_field
 
 from omn_core.api import BoundTarget
@@ -28,6 +27,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 Rows = list[dict[str, Any]]
 # Waits for a byte, makes calls of which it knows what each moves, and says what it did; then waits again.
 MOVING = """
@@ -95,12 +95,6 @@ void _start(void) {
     call(1, 0, 0, 0);
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 def drive(catalog: Catalog, source: str, target: BoundTarget, *keys: str, backend: str = TYPED, **asked: Any) -> Driver:

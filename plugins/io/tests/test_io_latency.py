@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,14 +18,13 @@ from omn_io.programs import issue_times, request_times
 from omn_io.request_histogram import RequestHistogram
 from omn_io.request_names import find_device
 from omn_kernel.block import BlockDevice, read_block_device
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 
 from omn_core.api import BoundTarget, RequestError, Target
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 BLOCK = 4096
 # Reads blocks of a device past the page cache, first to last, and writes when each began and ended; a child reads as
 # many after them. With --- in the place of a device nothing is read.
@@ -53,14 +51,6 @@ spans[child] = json.loads(b"".join(iter(lambda: os.read(inner, 65536), b"")))
 os.waitpid(child, 0)
 json.dump(spans, open(out, "w"))
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @attrs.frozen

@@ -10,9 +10,7 @@ import pytest
 from event_backends import EACH_BACKEND, RECORDED, TYPED
 from loop_devices import Loop
 from omn_io.request_sums import Bytes, Requests
-from omn_kernel.btf.kernel import PATH
 from omn_kernel.polled import read_file
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.disks import SECTOR_BYTES
 
 from omn_core.api import BoundTarget
@@ -20,6 +18,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 MIB = 1 << 20
 # Past the page cache: a child writes a device's first 2 MiB in blocks of 64 KiB, and the parent reads 1 MiB of 16 KiB.
 MOVING = """
@@ -32,14 +31,6 @@ if os.fork() == 0:
 os.wait()
 for block in range(64): os.preadv(file, [memoryview(memory)[:1 << 14]], block << 14)
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 def read_counters(device: str) -> dict[str, int]:

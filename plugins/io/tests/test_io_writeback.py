@@ -12,20 +12,14 @@ import pytest
 from event_backends import RECORDED, needs_records
 from omn_io.writeback import Writeback
 from omn_kernel.mounts import read_mounts
-from omn_kernel.privileges import read_privileges
 
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 PAGES = 37
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 def find_kind(path: Path) -> str:

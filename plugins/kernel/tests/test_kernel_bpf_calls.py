@@ -9,16 +9,10 @@ import struct
 import pytest
 from omn_kernel.native import calls
 from omn_kernel.native._calls import lib
-from omn_kernel.privileges import read_privileges
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 READ_R2 = struct.pack("=BBhiBBhi", 0xBF, 0x20, 0, 0, 0x95, 0, 0, 0)
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 def test_a_program_is_loaded_under_its_name_and_gone_when_closed() -> None:

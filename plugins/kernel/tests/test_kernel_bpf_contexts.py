@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,19 +20,11 @@ from omn_kernel.bpf.registers import R0, R1, R6
 from omn_kernel.btf import cpu_variables
 from omn_kernel.btf.cpu_variables import compute_distance, find_symbol
 from omn_kernel.btf.fields import FieldMissing
-from omn_kernel.btf.kernel import PATH, read_kernel_btf
-from omn_kernel.privileges import read_privileges
+from omn_kernel.btf.kernel import read_kernel_btf
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 COUNT = np.dtype([("runs", np.uint64)])
 KEY = np.dtype([("context", np.uint32)])
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @pytest.fixture

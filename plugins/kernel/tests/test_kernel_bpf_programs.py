@@ -34,11 +34,11 @@ from omn_kernel.btf.types import Btf
 from omn_kernel.perf.attributes import EventAttributes, Place, Sampling
 from omn_kernel.perf.events import find_event
 from omn_kernel.polled import read_file
-from omn_kernel.privileges import read_privileges
 from omn_kernel.tracepoints import parse_format, parse_symbols, read_format
 
 from omn_core.api import MachineRefused
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 SEEN = np.dtype([("runs", "u8"), ("pid", "i8"), ("tty", "u8"), ("bit", "u8"), ("comm", "S16")])
 CALLS = 100
 GETPPID = 110 if os.uname().machine == "x86_64" else 173
@@ -49,12 +49,6 @@ def types() -> Btf:
     if not os.path.exists(PATH):
         pytest.skip(f"this kernel has no {PATH}")
     return read_kernel_btf("/")
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 @pytest.fixture

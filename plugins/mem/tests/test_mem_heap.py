@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import compile_c
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_mem.allocations import AllocationLinks, Allocations
 from omn_mem.block_lives import LIVE, REPLACED, compute_lives
 from omn_mem.programs.heap import FREE, MALLOC, REALLOC
@@ -23,6 +21,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 BACKENDS = {"bpf:uprobe_multi": AllocationLinks, "bpf:uprobe": Allocations}
 CALLS = 10_000
 # Two threads make so many blocks each and give them back; ten are kept, and three are too large for any machine.
@@ -112,14 +111,6 @@ void *realloc(void *old, size_t size) {
 int posix_memalign(void **place, size_t to, size_t size) { *place = malloc(size + to); return 0; }
 void *aligned_alloc(size_t to, size_t size) { return malloc(size + to); }
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 def drive(catalog: Catalog, pid: int, backend: str = "bpf:uprobe") -> Driver:

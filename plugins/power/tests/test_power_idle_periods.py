@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from event_backends import EACH_BACKEND
-from omn_kernel.btf.kernel import PATH
 from omn_kernel.cpus import FOLDER
-from omn_kernel.privileges import read_privileges
 from omn_kernel.sysfs import read_cpus
 from omn_power.idle_periods import IdleEvents
 from omn_power.idle_states import read_state_names
@@ -20,17 +18,14 @@ from omn_core.api import Target
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 MS = 1_000_000
 _MOST_NAPS = 200
 """How often this sleeps until a cpu idles, on a machine that is busy with something else."""
 
 
 @pytest.fixture(autouse=True)
-def _privileged() -> Iterator[None]:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
+def _back_to_its_cpus() -> Iterator[None]:
     own = os.sched_getaffinity(0)
     yield
     os.sched_setaffinity(0, own)

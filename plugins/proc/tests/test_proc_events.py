@@ -17,7 +17,6 @@ import pytest
 from omn_kernel.bpf import collecting, streaming
 from omn_kernel.bpf.transport import PerfArrays
 from omn_kernel.mounts import find_tracefs
-from omn_kernel.privileges import read_privileges
 from omn_proc import execs
 from omn_proc.programs import ends
 from omn_proc.traced import Exits, Forks, Signals
@@ -27,11 +26,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
+pytestmark = pytest.mark.usefixtures("loads_programs")
 
 
 COLLECTORS: dict[str, Any] = {

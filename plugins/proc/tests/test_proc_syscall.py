@@ -15,7 +15,6 @@ from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.cgroup import UNIFIED, find_hierarchies, parse_cgroup
 from omn_kernel.mounts import read_mounts
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import find_process_key
 from omn_proc import syscalls
 from omn_proc.programs.calls import NumberedBegun, TaskBegun
@@ -26,14 +25,9 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, bind_thread, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 Rows = list[dict[str, Any]]
 CALLS = 1_000_000
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 def drive(catalog: Catalog, target: BoundTarget, *keys: str, predicate: str | None = None) -> Driver:

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from compiled import compile_c
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_runtime.calls import CallLinks
 
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 MS = 1_000_000
 # Naps in a function, each for as long as it is told, and writes how long each call took by its own clock; calls itself
 # to a depth of five; has a thread that is in a call for good; leaves a function by longjmp.
@@ -65,14 +64,6 @@ int main(int count, char **arguments) {
     return count < 1;
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @pytest.fixture(scope="module")

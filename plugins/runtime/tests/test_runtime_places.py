@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from compiled import compile_c
 from marked_programs import MARK
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_runtime.passes import Passes
 
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 BACKENDS = ("bpf:uprobe_multi", "bpf:uprobe", "bpf:usdt")
 # Two threads step, the first 300 times and the second 200, and pass a place each time, and another at both ends of the
 # way. Whoever writes a byte to it is told whether somebody looks, for whom it steps once more.
@@ -62,14 +61,6 @@ int main(int count, char **arguments) {{
     return !arguments;
 }}
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from compiled import compile_c, compile_cpp
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_runtime.calls import find_left_calls
 
 from omn_core.testing.fixtures import Command
@@ -59,16 +56,8 @@ int main() {
 """
 
 
-@pytest.fixture
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
-
-
 @pytest.mark.spec("SRC-7", "RTM-1")
-@pytest.mark.usefixtures("_privileged")
+@pytest.mark.usefixtures("loads_typed_programs")
 @pytest.mark.parametrize("backend", ["bpf:uprobe_multi", "bpf:uprobe"])
 def test_a_return_is_that_of_its_own_entry_whatever_never_returned(omn: Command, tmp_path: Path, backend: str) -> None:
     """The kernel catches 64 of a hundred calls in each other; times and depths are theirs, and so of those after."""
@@ -89,7 +78,7 @@ def test_a_return_is_that_of_its_own_entry_whatever_never_returned(omn: Command,
 
 
 @pytest.mark.spec("SRC-7")
-@pytest.mark.usefixtures("_privileged")
+@pytest.mark.usefixtures("loads_typed_programs")
 def test_a_program_that_an_exception_ends_in_a_timed_call_is_a_failed_run(omn: Command, tmp_path: Path) -> None:
     """It would have caught what it throws: its results stand, and the run says whose doing its death may be."""
     program = compile_cpp(tmp_path, "throwing", THROWING, "-O1")

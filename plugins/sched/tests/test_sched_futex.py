@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from compiled import compile_c
 from event_backends import EACH_BACKEND, TYPED, leave_out_skipped
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.task import parse_stat
 from omn_sched.futex_sleepers import Wait, parse_wait
 from omn_sched.futex_waits import FutexWaits, name_result
@@ -23,6 +21,8 @@ from omn_core.api import BoundTarget
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, resolve_onto
+
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 
 # Waits so many times for a millisecond below two calls, by the system call itself, then not at all ten times, since the
 # value is another; wakes nobody seven times; and has a thread wait for two words at once, of which it wakes the second.
@@ -111,14 +111,6 @@ int main(void) {
     return read(0, &byte, 1);
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 def list_threads(pid: int) -> list[int]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from compiled import compile_c
 from event_backends import EACH_BACKEND, RECORDED
-from omn_kernel.btf.kernel import PATH, read_kernel_btf
-from omn_kernel.privileges import read_privileges
+from omn_kernel.btf.kernel import read_kernel_btf
 from omn_sched.lock_waits import name_lock
 
 from omn_core.testing.fixtures import Command
@@ -97,11 +95,7 @@ int main(int count, char **arguments) {
 
 
 @pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
+def _tells_of_contention(loads_typed_programs: None) -> None:
     if read_kernel_btf("/").find_tracepoint("contention_begin") is None:
         pytest.skip("this kernel has no tracepoint contention_begin")
 

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import compile_c
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_kernel.symbols.mappings import parse_mappings
 from omn_sched.mutexes import Mutexes, MutexLinks, end_at
 
@@ -24,6 +22,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, bind_thread, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 BACKENDS = {"bpf:uprobe_multi": MutexLinks, "bpf:uprobe": Mutexes}
 # One thread has a mutex until the fifteen others sleep for it. Each writes its number and how long it waited for the
 # mutex by its own clock; the first how long it had it.
@@ -119,14 +118,6 @@ int main(void) {
     _exit(0);
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 def drive(catalog: Catalog, target: BoundTarget, backend: str = "bpf:uprobe") -> Driver:

@@ -18,8 +18,7 @@ import pytest
 from compiled import compile_c
 from event_backends import EACH_BACKEND, RECORDED, leave_out_skipped
 from moments import READ_MOMENT
-from omn_kernel.btf.kernel import PATH, read_kernel_btf
-from omn_kernel.privileges import read_privileges
+from omn_kernel.btf.kernel import read_kernel_btf
 from omn_kernel.procfs.task import parse_stat
 from omn_sched.blocks import Blocks
 from omn_sched.off_cpu_times import end_at, name_state
@@ -28,6 +27,8 @@ from omn_core.api import EmitSpec
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
+
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 
 # Sleeps 40 times for five milliseconds below two calls, by the system call itself: what is walked by frame pointers
 # would miss the caller of a library's function that sets none up.
@@ -58,14 +59,6 @@ for _ in range(20):
 json.dump([before, read_moment()], open(sys.argv[1], "w"))
 """
 )
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 import pytest
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_sched.run_queues import QueueLengths
 
 from omn_core.api import BoundTarget, EmitSpec
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
+
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 
 # Three of one priority of its own keep a cpu from everything else until they are ended.
 KEEPERS = """
@@ -33,14 +33,6 @@ print("ready", flush=True)
 while True: pass
 """
 SPINNING = 3
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 def drive(catalog: Catalog, target: BoundTarget, mode: str, **asked: Any) -> Driver:

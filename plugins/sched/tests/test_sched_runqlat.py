@@ -27,7 +27,6 @@ from omn_kernel.btf.kernel import PATH
 from omn_kernel.cgroup import UNIFIED, bind_cgroup_path, parse_cgroup
 from omn_kernel.native import calls
 from omn_kernel.native._calls import lib
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import find_process_key
 from omn_kernel.procfs.task import parse_schedstat, parse_stat
 from omn_sched.programs.runqlat import RunQueueWaits
@@ -38,6 +37,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, list_rows, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 PROGRAMS = "bpf:raw_tp"
 # Three children share a cpu: each runs and sleeps in turn, so that some waits follow a wakeup and others a turn that
 # was cut short. Each leaves what the kernel says of it, and the times before and after the reading.
@@ -66,14 +66,6 @@ for _ in range(3):
 """
 LAUNCHED = CONTEND.replace("HELD", "")
 HELD = CONTEND.replace("HELD", "print('ready', flush=True)\nsys.stdin.readline()")
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @attrs.frozen

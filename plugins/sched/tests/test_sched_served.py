@@ -20,8 +20,6 @@ import pytest
 from event_backends import EACH_BACKEND, RECORDED, TYPED
 from held_cpus import hold_cpus
 from networks import send_to_oneself
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.interrupts import parse_counts, parse_description, parse_interrupts
 from omn_sched.traced import Interrupts, Migrations, SoftInterrupts
 
@@ -29,6 +27,7 @@ from omn_core.api import BoundTarget, EmitSpec
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, list_rows, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 BLOCK = 4096
 # Moves itself between two cpus when it is told to, as often as it is told, and a child of its own after it.
 MOVER = """
@@ -48,14 +47,6 @@ os.waitpid(child, 0)
 print(child, flush=True)
 sys.stdin.readline()
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 def drive(

@@ -21,9 +21,7 @@ from omn_kernel.bpf import running
 from omn_kernel.bpf.assembly import Assembled
 from omn_kernel.bpf.hooks import TypedTracepoint
 from omn_kernel.bpf.loading import Hook, LoadedProgram, load
-from omn_kernel.btf.kernel import PATH
 from omn_kernel.polled import read_file
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import read_stat
 from omn_kernel.procfs.task import TICK_NS, find_status_field, parse_schedstat
 from omn_sched.slices import Slices
@@ -32,6 +30,8 @@ from omn_core.api import BoundTarget, EmitSpec, MachineRefused
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
+
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 
 # Shares a cpu with a child that spins, runs and sleeps in turn, and says what the kernel's accounts of it were before
 # and after.
@@ -68,14 +68,6 @@ os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 print("ready", flush=True)
 while True: pass
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @contextmanager

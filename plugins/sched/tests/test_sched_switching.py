@@ -15,7 +15,6 @@ from omn_kernel.bpf.transport import PerfArrays, RingBuffer
 from omn_kernel.cgroup import UNIFIED, find_hierarchies
 from omn_kernel.mounts import read_mounts
 from omn_kernel.polled import read_file
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import find_process_key
 from omn_kernel.procfs.task import find_status_field
 from omn_sched.traced import Switches
@@ -25,6 +24,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 SWITCHING = """
 import json, os, resource, sys, threading, time
 def read():
@@ -51,12 +51,6 @@ os.waitpid(other, 0)
 print(json.dumps({"pid": os.getpid(), "told": told}), flush=True)
 sys.stdin.readline()
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 def drive(

@@ -17,14 +17,14 @@ from omn_kernel.bpf import running
 from omn_kernel.bpf.assembly import Assembled
 from omn_kernel.bpf.hooks import TypedTracepoint
 from omn_kernel.bpf.loading import Hook, LoadedProgram, load
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_sched.traced import Wakeups
 
 from omn_core.api import BoundTarget, EmitSpec, MachineRefused
 from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_machine, bind_processes, bind_thread, resolve_onto
+
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 
 # Two processes wake each other through pipes, on one cpu and by turns: neither runs before the other sleeps, so that
 # each message ends one sleep. Each says how often it slept. The second argument is what a writer runs before it sleeps;
@@ -124,14 +124,6 @@ print('sent', flush=True)
 sys.stdin.readline()
 sender.sendto(b"end", receiver.getsockname())
 """
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 @pytest.fixture
