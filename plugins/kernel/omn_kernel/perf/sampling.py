@@ -16,37 +16,29 @@ from omn_core.api import (
     Drain,
     InTargetCost,
     Losses,
-    MachineRefused,
-    RequestError,
     ResolvedRequest,
     RunContext,
 )
 from omn_kernel.distinct import list_distinct
-from omn_kernel.perf.attributes import DEFAULT_HZ, EventAttributes, Sampling, can_read_lost
-from omn_kernel.perf.call_stacks import CallStacks, Ending
+from omn_kernel.perf.attributes import EventAttributes, can_read_lost
+from omn_kernel.perf.call_stacks import CallStacks
 from omn_kernel.perf.chains import make_stacks
 from omn_kernel.perf.events import PerfEvent, Raised, get_event
 from omn_kernel.perf.followed_tasks import FollowedTasks
 from omn_kernel.perf.held_samples import HeldSamples
 from omn_kernel.perf.opening import EventOpener
 from omn_kernel.perf.paranoia import describe_paranoia
+from omn_kernel.perf.rates import check_rate, choose_sampling
 from omn_kernel.perf.records import Lost, Throttled, parse_records
 from omn_kernel.perf.sampled import SampledEvents, Totals
 from omn_kernel.perf.samples import Samples
 from omn_kernel.perf.unwinding import Unwinder
 from omn_kernel.perf.weights import compute_periods
-from omn_kernel.polled import read_file
+from omn_kernel.perf.wholeness import Wholeness
 from omn_kernel.symbols.choice import choose_sources
-from omn_kernel.unwind.choosing import FP_LEAF, NONE, WALKS
-
-DEFAULT_PERIOD = 13
-"""Of a software event that is no clock, where neither is asked: what one sample stands for is then known exactly, where
-a frequency has the kernel search for a period from sample to sample. A prime, for the same reason."""
+from omn_kernel.unwind.choosing import NONE, WALKS
 
 _LOW = (1 << 32) - 1
-
-_LEAST_CLOCK_NS = 10_000
-"""The kernel's own least period of a clock (perf_swevent_start_hrtimer): it takes a shorter one, and keeps to this."""
 
 
 class SamplingCollector(CollectorBase, ABC):
@@ -64,48 +56,25 @@ class SamplingCollector(CollectorBase, ABC):
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Refuse servers of symbols that nobody configured, and begin with nothing taken."""
         super().prepare(resolved, context)
-        request = resolved.request
-        self._sources = choose_sources(request.symbols)
-        self._walk = NONE if resolved.walk is None else WALKS[resolved.walk.walk]
+        self._sources = choose_sources(resolved.request.symbols)
+        walk = NONE if resolved.walk is None else WALKS[resolved.walk.walk]
         self._event = get_event(self.event)
-        self.sampling = self._choose_sampling(resolved)
-        if self._event.raised is Raised.CLOCK and request.period is not None and request.period < _LEAST_CLOCK_NS:
-            raise RequestError(f"a clock is sampled every {_LEAST_CLOCK_NS} ns at most, not every {request.period}")
+        self.sampling = choose_sampling(resolved, self._event, walk, has_accesses=self.has_accesses)
         self._tasks = FollowedTasks(context.sysroot, self._sources)
         self._symboliser = self._tasks.symboliser
-        self._unwinder = None if self._walk == NONE else Unwinder(self._walk, self._symboliser, context.sysroot)
+        self._unwinder = None if walk == NONE else Unwinder(walk, self._symboliser, context.sysroot)
+        self._wholeness = Wholeness(walk, self._unwinder)
         self._held = HeldSamples(self._unwinder, context.memory_bytes)
-        self._idle = self._throttled = self._overrun = self._stood_for = self._recovered = 0
+        self._idle = self._throttled = self._overrun = self._stood_for = 0
         self._totals = Totals()
-        self._endings = np.zeros(0, np.uint8)
         self._drains: list[Drain] = []
         self._notes: tuple[str, ...] = ()
         self._events: SampledEvents | None = None
 
-    def _choose_sampling(self, resolved: ResolvedRequest) -> Sampling:
-        request = resolved.request
-        # Of a software event, and not of a clock, a frequency makes the kernel change the period as it goes.
-        is_counted = self._event.is_software and self._event.raised is not Raised.CLOCK
-        period = 1 if resolved.mode == "trace" else request.period
-        hz = request.hz
-        if hz is None and period is None:
-            hz, period = (None, DEFAULT_PERIOD) if is_counted else (DEFAULT_HZ, None)
-        return Sampling(
-            hz,
-            period,
-            has_chains=self._walk != NONE,
-            excludes_user_chains=not self._walk.has_user_chains,
-            copies_registers=self._walk.copies_registers,
-            stack_bytes=self._walk.stack_bytes,
-            has_accesses=self.has_accesses,
-            has_streams=hz is not None and is_counted,
-            records_tasks=True,
-        )
-
     def attach(self, target: BoundTarget) -> None:
         """Open the event wherever the target is, and begin; a launched program's begins at its execve."""
         is_held = self.resolved.begins_held(target)
-        _check_rate(self.sampling)
+        check_rate(self.sampling)
         reads_lost = can_read_lost()
 
         def make(event: PerfEvent, is_user_only: bool) -> EventAttributes:
@@ -188,8 +157,7 @@ class SamplingCollector(CollectorBase, ABC):
         if calls is not None:
             made = make_stacks(samples.pid, times, calls, self._symboliser, self.context.stacks)
             stack = made.numbers
-            self._endings = made.endings[samples.pid != 0]
-            self._recovered = int(calls.is_recovered.sum())
+            self._wholeness.note(made.endings[samples.pid != 0], int(calls.is_recovered.sum()))
         names = self.context.names
         pids, of_pid = np.unique(samples.pid, return_inverse=True)
         comms, of_task = self._tasks.names.list_at(samples.tid, times)
@@ -255,11 +223,7 @@ class SamplingCollector(CollectorBase, ABC):
         fields = {"delivered": self._held.count(), **self._sources.count()}
         if self._event.raised is not Raised.CLOCK:
             fields["counted"] = self._totals.counted
-        if self._unwinder is not None:
-            fields["cut_stacks"] = int((self._endings == Ending.CUT).sum())
-            fields["unfinished_stacks"] = int((self._endings == Ending.BLIND).sum())
-        if self._walk == FP_LEAF:
-            fields["recovered_frames"] = self._recovered
+        fields |= self._wholeness.count()
         if self._is_of_tasks:
             return {**fields, "ran_ns": self._totals.running_ns}
         return {**fields, "idle": self._idle}
@@ -297,29 +261,4 @@ class SamplingCollector(CollectorBase, ABC):
     def degradations(self) -> tuple[str, ...]:
         """Say that the kernel's own code was not sampled, where it was not, and what stacks lack their outer calls."""
         said = [f"the kernel's own code is not sampled ({describe_paranoia()})"] if self._opener.is_user_only else []
-        cut, blind = (int((self._endings == ending).sum()) for ending in (Ending.CUT, Ending.BLIND))
-        whole = len(self._endings)
-        if cut:
-            said.append(f"{cut} of {whole} stacks are cut: they are deeper than {self._describe_depth()}")
-        if blind:
-            said.append(f"{blind} of {whole} stacks end where the code does not say who called it")
-        return tuple(said)
-
-    def _describe_depth(self) -> str:
-        if self._unwinder is None or not self._walk.has_user_chains:
-            return f"the {self._walk.stack_bytes} bytes that are copied of each"
-        return f"the {self._unwinder.most_frames} frames that the kernel walks (kernel.perf_event_max_stack)"
-
-
-def _check_rate(sampling: Sampling) -> None:
-    """Raise MachineRefused for a rate that the kernel does not allow."""
-    try:
-        allowed = int(read_file("/", "/proc/sys/kernel/perf_event_max_sample_rate"))
-    except (OSError, ValueError):
-        return
-    if sampling.hz is not None and sampling.hz > allowed:
-        raise MachineRefused(
-            f"{sampling.hz} samples a second are more than this kernel takes (kernel.perf_event_max_sample_rate is "
-            f"{allowed})",
-            "ask for fewer, or raise the setting",
-        )
+        return (*said, *self._wholeness.describe())
