@@ -15,7 +15,6 @@ def write_distribution(
     *,
     entry_points: Mapping[str, str],
     readme: str = "",
-    version: str = "1.0",
 ) -> None:
     """Install a distribution into a folder of `sys.path`: its files by path, its plugins, and its metadata.
 
@@ -25,9 +24,9 @@ def write_distribution(
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     metadata.mkdir(exist_ok=True)
-    header = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nDescription-Content-Type: text/markdown\n"
+    header = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nDescription-Content-Type: text/markdown\n"
     (metadata / "METADATA").write_text(f"{header}\n{readme}")
     lines = "".join(f"{plugin} = {module}\n" for plugin, module in entry_points.items())
     (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}")

@@ -146,9 +146,9 @@ def name_syscall(number: int, *, is_compat: bool = False, machine: str | None = 
     return f"i386:{name}" if is_compat else name
 
 
-def find_syscall(name: str, *, is_compat: bool = False, machine: str | None = None) -> int | None:
-    """Find the number of a system call of this machine, or of another, None where it has none of that name."""
-    names = _read_names(_I386 if is_compat else _OWN.get(machine or os.uname().machine, ""))
+def find_syscall(name: str, *, is_compat: bool = False) -> int | None:
+    """Find the number of a system call of this machine, None where it has none of that name."""
+    names = _read_names(_I386 if is_compat else _OWN.get(os.uname().machine, ""))
     return next((number for number, known in names.items() if known == name), None)
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from omn_core.api import MachineRefused
 from omn_kernel.mounts import find_tracefs
-from omn_kernel.polled import place, read_file
+from omn_kernel.polled import read_file
 
 _FIELD = re.compile(rb"\tfield:([^;]*);\toffset:(\d+);\tsize:(\d+);\tsigned:([01]);")
 _SYMBOL = re.compile(rb'\{ (\d+), "(\w+)" \}')
@@ -36,10 +36,10 @@ def parse_format(content: bytes) -> dict[str, RecordField]:
     return fields
 
 
-def is_described(name: str, sysroot: str = "/") -> bool:
+def is_described(name: str) -> bool:
     """Tell whether tracefs describes a tracepoint's record; of a kernel that has no such tracepoint it does not."""
-    mounted = find_tracefs(sysroot)
-    return mounted is not None and os.path.exists(place(sysroot, f"{mounted}/events/{name}/format"))
+    mounted = find_tracefs("/")
+    return mounted is not None and os.path.exists(f"{mounted}/events/{name}/format")
 
 
 def parse_symbols(content: bytes, field: str) -> dict[int, str]:
@@ -48,21 +48,21 @@ def parse_symbols(content: bytes, field: str) -> dict[int, str]:
     return {int(number): name.decode() for number, name in _SYMBOL.findall(told.partition(b")")[0])} if found else {}
 
 
-def read_symbols(name: str, field: str, sysroot: str = "/") -> Mapping[int, str]:
+def read_symbols(name: str, field: str) -> Mapping[int, str]:
     """Read what a tracepoint calls the numbers of a field. Raises MachineRefused where it is not there."""
-    return parse_symbols(_read(name, sysroot), field)
+    return parse_symbols(_read(name), field)
 
 
-def read_format(name: str, sysroot: str = "/") -> Mapping[str, RecordField]:
+def read_format(name: str) -> Mapping[str, RecordField]:
     """Read the fields of a tracepoint's record (`sched/sched_switch`). Raises MachineRefused where it is not there."""
-    return parse_format(_read(name, sysroot))
+    return parse_format(_read(name))
 
 
-def _read(name: str, sysroot: str) -> bytes:
-    mounted = find_tracefs(sysroot)
+def _read(name: str) -> bytes:
+    mounted = find_tracefs("/")
     if mounted is None:
         raise MachineRefused("tracefs is not mounted", "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing")
     try:
-        return read_file(sysroot, f"{mounted}/events/{name}/format")
+        return read_file("/", f"{mounted}/events/{name}/format")
     except OSError as error:
         raise MachineRefused(f"the record of tracepoint {name} cannot be read: {error.strerror}") from None

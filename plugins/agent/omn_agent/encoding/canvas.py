@@ -76,14 +76,13 @@ class Canvas:
         end: Mapping[str, Any] | None = None,
         *,
         flows: Iterable[int] = (),
-        categories: Iterable[str] = (),
     ) -> None:
         """Draw a span. One that nobody saw finish ends with its capture, incomplete, or never where that has no end."""
         self.sequence.begin(
             track,
             start_ns,
             name,
-            categories=[get_category(self.harness, area), *categories],
+            categories=[get_category(self.harness, area)],
             annotations=begin,
             flows=flows,
             bounds=BOUNDS,

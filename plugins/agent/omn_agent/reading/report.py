@@ -22,12 +22,13 @@ from omn_agent.reading.tools import (
     list_slowest,
 )
 
+_SLOWEST = 10
 SCHEMA = 1
 KNOWN_SCHEMA = 1
 """The version of the contract that is read here. A later one may mean something else by the same names."""
 
 
-def make_report(reading: Reading, slowest: int = 10) -> dict[str, Any]:
+def make_report(reading: Reading) -> dict[str, Any]:
     """Return the report: sessions, captures, tools, responses, scripts, what nobody saw end, the files' health."""
     has_one_clock = not any(file.clock_errors for file in reading.files)
     captures = reading.captures
@@ -42,7 +43,7 @@ def make_report(reading: Reading, slowest: int = 10) -> dict[str, Any]:
         ],
         "captures": [_describe_capture(capture) for capture in captures],
         "tools": describe_names(list_kind(captures, "tool"), has_one_clock or len(captures) == 1),
-        "slow_tools": [describe_tool(*row) for row in list_slowest(tools, slowest)],
+        "slow_tools": [describe_tool(*row) for row in list_slowest(tools, _SLOWEST)],
         "responses": [describe_response(*row) for row in list_kind(captures, "response")],
         "scripts": [describe_script(*row) for row in list_kind(captures, "script")],
         "unfinished": [describe_unfinished(*row) for row in worked if row[1].is_incomplete],

@@ -73,9 +73,9 @@ class Channels(Generic[State]):
             self._epoll.unregister(descriptor)
             channel.socket.close()
 
-    def lose(self, reason: str, number: int = 1) -> None:
-        """Count what is lost."""
-        self.losses[reason] = self.losses.get(reason, 0) + number
+    def lose(self, reason: str) -> None:
+        """Count one more of what is lost."""
+        self.losses[reason] = self.losses.get(reason, 0) + 1
 
     def close(self) -> None:
         """Close the listener and its senders."""

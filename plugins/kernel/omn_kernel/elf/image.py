@@ -15,6 +15,7 @@ from omn_kernel.elf.source import ElfError, Source
 MOST_SECTION_BYTES = 512 << 20
 MOST_SECTIONS = 1 << 16
 MOST_SEGMENTS = 1024
+_LONGEST_NAME = 4096
 
 PT_LOAD, PT_INTERP, PT_NOTE = 1, 3, 4
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_DYNAMIC, SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM = 2, 3, 4, 6, 7, 8, 9, 11
@@ -159,7 +160,7 @@ def _read_segments(source: Source, is_64: bool, order: str, offset: int, size: i
     )
 
 
-def read_name(strings: bytes, offset: int, most: int = 4096) -> bytes:
-    """Return the string at a place of a string table, at most so long, empty where the place is outside it."""
-    end = strings.find(b"\0", offset, offset + most)
-    return strings[offset : offset + most if end < 0 else end]
+def read_name(strings: bytes, offset: int) -> bytes:
+    """Return the string at a place of a string table, 4096 bytes of it at most, empty where the place is outside it."""
+    end = strings.find(b"\0", offset, offset + _LONGEST_NAME)
+    return strings[offset : offset + _LONGEST_NAME if end < 0 else end]

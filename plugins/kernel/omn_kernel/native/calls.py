@@ -13,6 +13,7 @@ from omn_kernel.native._calls import ffi, lib
 Attributes: TypeAlias = Any
 """A `union bpf_attr`: members are set and read by the names of <linux/bpf.h>, which the compiler laid out."""
 
+_LICENCE = b"GPL\0"
 _SIZE = int(ffi.sizeof("union bpf_attr"))
 
 
@@ -99,7 +100,6 @@ def load_program(
     attach_id: int = 0,
     flags: int = 0,
     name: bytes = b"",
-    licence: bytes = b"GPL",
     log: bytearray | None = None,
 ) -> int:
     """Load a program and return its descriptor. Raises OSError as bpf(2) does.
@@ -107,12 +107,11 @@ def load_program(
     `attach_id` is the BTF id of what a tracing program attaches to. The verifier writes to `log` what it followed, up
     to a zero byte; where the log has no room for all of it, that alone is an error (ENOSPC).
     """
-    terminated = licence + b"\0"
     attributes = make_attributes(
         prog_type=kind,
         insns=address_of(instructions),
         insn_cnt=len(instructions) // 8,
-        license=address_of(terminated),
+        license=address_of(_LICENCE),
         expected_attach_type=attach_type,
         attach_btf_id=attach_id,
         prog_flags=flags,

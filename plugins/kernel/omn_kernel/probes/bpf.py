@@ -144,9 +144,9 @@ def _load(kind: str, attach_type: str = "", identifier: int = 0) -> int:
     )
 
 
-def load_raw_tracepoint(name: str, kind: str = "RAW_TRACEPOINT") -> None:
+def load_raw_tracepoint(name: str) -> None:
     """Load a raw tracepoint program and attach it to a tracepoint for an instant. Raises OSError."""
-    program = _load(kind)
+    program = _load("RAW_TRACEPOINT")
     try:
         os.close(calls.open_raw_tracepoint(program, name))
     finally:
