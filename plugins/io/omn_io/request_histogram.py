@@ -13,10 +13,10 @@ from omn_kernel.bpf.rows import RowCollector
 from omn_core.api import BoundTarget, Column
 from omn_io.programs.request_times import DEVICE, DEVICES, PLACE, RequestTimes
 from omn_io.programs.requests import MOST_REQUESTS
-from omn_io.request_names import DeviceNames, find_device
+from omn_io.traced_requests import AccountedRequests
 
 
-class RequestHistogram(RowCollector):
+class RequestHistogram(AccountedRequests, RowCollector):
     """A row for each device, of every power of two, which every cpu adds to by itself."""
 
     key = PLACE
@@ -27,14 +27,17 @@ class RequestHistogram(RowCollector):
 
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs on a request's completion and on its issue."""
-        self._devices = DeviceNames()
-        self._devices.look()
-        self._times = self.hold(RequestTimes(find_device(target)))
+        self.open_counts(target)
+        self._times = self.hold(RequestTimes(self.device, self.completions))
         reason = f"requests began while {MOST_REQUESTS} others, as many as are remembered, were under way"
         self.count_lost(self._times.lost, reason)
         self.count_lost(self._times.crowded, f"requests were of devices that found no room among {DEVICES} in a drain")
         self.load_tracepoint("block_rq_complete", lambda program: self._times.write_complete(program, self.rows))
         self.load_tracepoint("block_rq_issue", self._times.write_issue)
+
+    def find_lost(self) -> int:
+        """Find how many requests found no room when they began."""
+        return self._times.lost.read_count()
 
     def detach(self) -> None:
         """Keep how many requests were not seen to begin."""
@@ -54,8 +57,8 @@ class RequestHistogram(RowCollector):
         place, cpu, bucket = np.nonzero(entries.values["buckets"]["requests"])
         times = entries.values["buckets"][place, cpu, bucket]
         requests, total_ns = (times[name].astype(np.int64) for name in ("requests", "total_ns"))
-        self._devices.look()
-        device = make_named_column(entries.values["device"][place, cpu] - 1, self._devices.find, self.context.names)
+        self.devices.look()
+        device = make_named_column(entries.values["device"][place, cpu] - 1, self.devices.find, self.context.names)
         attributes = {
             "latency_ns": Column(total_ns // requests),
             "total_ns": Column(total_ns),

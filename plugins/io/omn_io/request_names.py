@@ -23,9 +23,10 @@ def compute_device_number(number: str) -> int:
 
 
 def find_device(target: BoundTarget) -> int | None:
-    """Find the number of the device that a target names, None where it names none. Raises RequestError for a partition.
+    """Find the number of the device that a target names, None where it names none.
 
-    A request is its whole device's: which partition it fell into is not kept with all of them.
+    A request is its whole device's: which partition it fell into is not kept with all of them. Raises RequestError for
+    a partition, and for a device whose driver has no requests made.
     """
     if not isinstance(target.place, BlockDevice):
         return None
@@ -33,6 +34,11 @@ def find_device(target: BoundTarget) -> int | None:
         raise RequestError(
             f"{target.place.name} is a partition, and requests are made to whole devices",
             f"ask --dev {target.place.whole}",
+        )
+    if not target.place.has_requests:
+        raise RequestError(
+            f"{target.place.name} makes no requests: its driver takes what it is asked as it comes",
+            "its counters tell what it moved: ask io.bytes of no task",
         )
     return compute_device_number(target.place.number)
 
@@ -43,6 +49,7 @@ class DeviceNames:
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
         self._below: dict[int, tuple[str, ...]] = {}
+        self._counted: dict[int, str] = {}
 
     def look(self) -> None:
         """Read which devices there are, and remember those that go."""
@@ -54,12 +61,19 @@ class DeviceNames:
             number = compute_device_number(device.number)
             self._names[number] = name
             self._below[number] = tuple(device.stands_on)
+            if device.whole is None and device.has_requests:
+                self._counted[number] = name
 
     def find(self, number: int) -> str | None:
         """Find the name of a device; one that nobody saw is spelled by its number. A queue without a disk has none."""
         if not number:
             return None
         return self._names.get(number, f"{number >> _MINOR_BITS}:{number & ((1 << _MINOR_BITS) - 1)}")
+
+    @property
+    def with_requests(self) -> Mapping[int, str]:
+        """The names of those that requests are made to, by number."""
+        return self._counted
 
     def find_below(self, number: int) -> tuple[str, ...]:
         """Find what a device stands on, other devices or a file; nothing for one that nobody saw."""

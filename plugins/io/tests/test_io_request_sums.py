@@ -62,14 +62,15 @@ def drive(
 def test_a_program_is_told_with_what_it_starts(
     loop: Loop, omn: Command, source: str, moved: dict[str, int], backend: str
 ) -> None:
-    """By direction, to the byte and to the request, less at most what the kernel passed over."""
+    """By direction, to the byte and to the request, less at most what was lost or passed over."""
     asked = ["-m", "count", "-e", "count", "--keys", "dev,dir", "--backend", f"force:{backend}", "--format", "json"]
     ran = omn(source, *asked, "--", sys.executable, "-S", "-c", MOVING, loop.path)
     assert ran.code == 0, ran.stderr
     told = {tuple(one["key"].values()): one["emits"]["count"]["value"] for one in ran.result["series"]}
-    seen, skipped = {way: told[loop.name, way] for way in moved}, ran.result["losses"]["skipped"]
-    assert seen == moved or (skipped and all(seen[way] <= moved[way] for way in moved))
-    assert backend == RECORDED or skipped == 0
+    seen, losses = {way: told[loop.name, way] for way in moved}, ran.result["losses"]
+    is_short = losses["skipped"] or losses["dropped"]
+    assert seen == moved or (is_short and all(seen[way] <= moved[way] for way in moved))
+    assert backend == RECORDED or losses["skipped"] == 0
 
 
 @pytest.mark.spec("SRC-3")
@@ -86,11 +87,10 @@ def test_the_machines_tasks_are_told_apart(loop: Loop, catalog: Catalog, backend
     losses = driver.collector.losses()
     for part in ("read_bytes", "write_bytes"):
         seen = sum(row[part] for row in rows)
-        assert seen == grown[part] or (losses.skipped and seen < grown[part])
+        assert seen == grown[part] or (not losses.is_empty and seen < grown[part])
     assert all(row["bytes"] == row["read_bytes"] + row["write_bytes"] for row in rows)
     (own,) = [row for row in rows if row["task"] == child]
-    assert losses.skipped or own["bytes"] >= own["read_bytes"] >= MIB
-    assert losses.dropped == 0
+    assert not losses.is_empty or own["bytes"] >= own["read_bytes"] >= MIB
     assert backend == RECORDED or losses.skipped == 0
 
 

@@ -29,7 +29,8 @@ class BlockDevice:
 
     `whole` is the device that a partition is a part of, None for a whole one; `stands_on` the devices whose requests
     carry this one's (the members of md and dm), or `a file` for a loop device. `is_hidden` says that the kernel keeps
-    it from users (a path of a multipath disk), `is_counted` that its requests are accounted at all.
+    it from users (a path of a multipath disk), `is_counted` that its requests are accounted at all, `has_requests` that
+    there are any: some drivers (zram, md, most of dm) take what they are asked as it comes.
     """
 
     name: str
@@ -38,6 +39,7 @@ class BlockDevice:
     stands_on: tuple[str, ...] = ()
     is_hidden: bool = False
     is_counted: bool = True
+    has_requests: bool = True
 
 
 def find_folder(name: str) -> str:
@@ -64,6 +66,7 @@ def read_block_device(sysroot: str, name: str) -> BlockDevice:
     number = read_file(sysroot, f"{folder}/dev").decode().strip()
     whole = _find_whole(sysroot, folder)
     owner = folder if whole is None else find_folder(whole)
+    has_requests = os.path.exists(place(sysroot, f"{owner}/mq"))
     return BlockDevice(
         name,
         number,
@@ -71,9 +74,8 @@ def read_block_device(sysroot: str, name: str) -> BlockDevice:
         _find_below(sysroot, folder),
         is_hidden=_find_flag(sysroot, f"{folder}/hidden") == "1",
         # Only request queues heed the switch: drivers of bios alone show 0 and keep accounts of their own.
-        is_counted=not (
-            os.path.exists(place(sysroot, f"{owner}/mq")) and _find_flag(sysroot, f"{owner}/queue/iostats") == "0"
-        ),
+        is_counted=not (has_requests and _find_flag(sysroot, f"{owner}/queue/iostats") == "0"),
+        has_requests=has_requests,
     )
 
 

@@ -5,25 +5,24 @@ A number is added to a place to claim it, so that the sum of two at a time is ne
 
 from __future__ import annotations
 
-from omn_kernel.bpf.assembly import Record
-from omn_kernel.bpf.reading import KernelAssembly
+from omn_kernel.bpf.assembly import Assembly, Record
 from omn_kernel.bpf.registers import R1, Register
 
-_SPREADS = 0x1E3779B1
-"""An odd number: what it multiplies lies far apart in the bits from `_SPREADS_AT` on."""
-_SPREADS_AT = 20
+SPREADS = 0x1E3779B1
+"""An odd number: what it multiplies lies far apart in the bits from `SPREADS_AT` on."""
+SPREADS_AT = 20
 
 
-def compute_place(program: KernelAssembly, number: Register, step: Register | int, places: int) -> None:
+def compute_place(program: Assembly, number: Register, step: Register | int, places: int) -> None:
     """Emit what sets R1 to where a number leads among places, a power of two of them, and so many further."""
     program.move(R1, number)
-    program.compute(R1, "*=", _SPREADS)
-    program.compute(R1, ">>=", _SPREADS_AT)
+    program.compute(R1, "*=", SPREADS)
+    program.compute(R1, ">>=", SPREADS_AT)
     program.compute(R1, "+=", step)
     program.compute(R1, "&=", places - 1)
 
 
-def leave_place(program: KernelAssembly, place: Record, field: str, number: Register) -> None:
+def leave_place(program: Assembly, place: Record, field: str, number: Register) -> None:
     """Emit what takes a number away from the place that it was added to. R1 holds nothing after it."""
     program.move(R1, number)
     program.compute(R1, "*=", -1)

@@ -52,6 +52,8 @@ class IssueTimes:
     def keep(self, program: KernelAssembly) -> None:
         """Emit what keeps the time of the request in R7, unless it was kept before: it is issued again then.
 
+        What is kept is another's, whose end passed no tracepoint, where this one was made after it.
+
         R0 to R5 hold nothing of the program's after it, nor do R8 and R9.
         """
         claimed, elsewhere, end = (program.make_label(name) for name in ("claimed", "elsewhere", "kept"))
@@ -59,7 +61,7 @@ class IssueTimes:
         self._find_slot(program, end)
         slot = Record(R8, _SLOT)
         program.get(R1, slot, "request")
-        program.jump_if(R1, "==", R9, end)
+        program.jump_if(R1, "==", R9, "again")
         program.jump_if(R1, "!=", 0, elsewhere)
         program.add_to(slot, "request", R9)
         program.get(R1, slot, "request")
@@ -68,13 +70,17 @@ class IssueTimes:
         program.label(elsewhere)
         program.set(request, "request", R9)
         program.look_up(self._others, request)
-        program.jump_if(R0, "!=", 0, end)
+        with program.when(R0, "!=", 0):
+            program.move(R8, R0)
+            _skip_kept(program, Record(R8, _TIME), end)
         read_clock(program, R0)
         program.set(time, "issued_ns", R0)
         program.update(self._others, request, time)
         with program.when(R0, "!=", 0):
             self.lost.emit_count(program)
         program.jump(end)
+        program.label("again")
+        _skip_kept(program, slot, end)
         program.label(claimed)
         read_clock(program, R0)
         program.set(slot, "issued_ns", R0)
@@ -122,3 +128,13 @@ class IssueTimes:
         program.look_up(self._slots, place)
         program.jump_if(R0, "==", 0, otherwise)
         program.move(R8, R0)
+
+
+def _skip_kept(program: KernelAssembly, kept: Record, otherwise: str) -> None:
+    """Emit what goes to a label where a time that is kept is of the request in R7.
+
+    R1 to R5 hold nothing of the program's after it, nor does R9.
+    """
+    program.read_field(R9, R7, "request", "start_time_ns")
+    program.get(R1, kept, "issued_ns")
+    program.jump_if(R9, "<=", R1, otherwise)

@@ -15,6 +15,7 @@ from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R3, R6, R7, R8, R9
 
 from omn_io.programs.claimed_places import compute_place, leave_place
+from omn_io.programs.completions import CompletionCounts
 from omn_io.programs.issue_times import IssueTimes
 from omn_io.programs.requests import find_request_argument, read_device, skip_other_devices
 
@@ -29,18 +30,20 @@ PLACE = np.dtype([("place", np.uint32)])
 DEVICE = np.dtype([("device", np.uint64), ("buckets", TIMES, BUCKETS)])
 """What one cpu adds up of a device, which is called by its number and one: 0 is a place that is nobody's yet."""
 
+_DEVICE = np.dtype([("number", np.uint64)])
 _TRIES = 8
 
 
 class RequestTimes:
     """Writes the programs on a request's issue and completion, of one device or (None) of all.
 
-    `lost` counts requests that found no room, `unknown` those that complete and were not seen before, `crowded` those
-    of devices that found no row.
+    `completions` counts those that complete, `lost` requests that found no room, `unknown` those that complete and were
+    not seen before, since they had begun then, `crowded` those of devices that found no row.
     """
 
-    def __init__(self, device: int | None) -> None:
+    def __init__(self, device: int | None, completions: CompletionCounts) -> None:
         self._device = device
+        self._completions = completions
         self._times = IssueTimes()
         self.lost = self._times.lost
         self.unknown = LostCounter()
@@ -64,16 +67,22 @@ class RequestTimes:
         """Write block_rq_complete(request, status, bytes), where `__data_len` is what the request still lacked."""
         program.move(R6, R1)
         program.read_argument(R7, R1, 0)
+        device = program.reserve(_DEVICE)
         skip_other_devices(program, self._device, "done")
         program.read_argument(R9, R6, 2)
         program.read_field(R1, R7, "request", "__data_len")
         program.jump_if(R1, ">", R9, "done")
-        self._times.take(program, "unknown")
+        read_device(program, R8, R7)
+        program.set(device, "number", R8)
+        self._completions.skip_unaccounted(program, "counted")
+        self._completions.count(program, R8, "completed")
+        program.label("counted")
+        self._times.take(program, "unseen")
         read_clock(program, R9)
         program.compute(R9, "-=", R8)
         program.move(R2, R9)
         compute_bucket(program, R8, R2, R3)
-        read_device(program, R6, R7)
+        program.get(R6, device, "number")
         program.compute(R6, "+=", 1)
         self._find_device(program, rows)
         program.compute(R8, "*=", TIMES.itemsize)
@@ -83,7 +92,9 @@ class RequestTimes:
         program.move(R1, 1)
         program.add_to(times, "requests", R1)
         program.jump("done")
-        program.label("unknown")
+        program.label("unseen")
+        program.get(R8, device, "number")
+        self._completions.tell_unseen(program, R8, "done")
         self.unknown.emit_count(program)
         program.label("done")
         program.leave(0)

@@ -6,7 +6,8 @@ an entry begins at the insertion, and at the issue only of a request that was ne
 since one that another's task inserted must not be taken for one that was not inserted at all.
 
 A request that is put back is issued again and counts from its first issue. One that is merged into another ends there
-without a completion of its own. A driver may complete a request piece by piece: the last one ends it.
+without a completion of its own. A driver may complete a request piece by piece: the last one ends it. What is
+remembered may be of one whose end passed no tracepoint, when another has its place: that began after it was issued.
 
 The records of classic tracepoints name no request. There it is told by its device and its first sector, so that the
 first piece ends it, and of two that begin at one sector at a time one is not known. It counts from its last issue:
@@ -32,6 +33,8 @@ from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9, Register
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.btf.spelling import spell_tracepoint
 from omn_kernel.btf.types import Btf
+
+from omn_io.programs.completions import CompletionCounts
 
 MOST_REQUESTS = 1 << 14
 """How many requests are remembered at a time: a device has some hundred or thousand, and there may be many devices."""
@@ -117,16 +120,24 @@ class RequestPrograms:
     """Writes the programs on a request's insertion, issue, merge and completion.
 
     `tasks` tells whose requests are wanted and `device`, a number as the kernel keeps it, of which device: None for
-    all. `lost` counts requests that found no room, `unknown` those that complete and were not seen before.
+    all. `completions` counts those that complete. `lost` counts requests that found no room, `unknown` those that
+    complete and were not seen before, since they had begun then.
     """
 
     def __init__(
-        self, tasks: TaskFilter | None, fields: TaskFields, device: int | None, *, reads_records: bool
+        self,
+        tasks: TaskFilter | None,
+        fields: TaskFields,
+        device: int | None,
+        completions: CompletionCounts,
+        *,
+        reads_records: bool,
     ) -> None:
         self._key = _RECORDED_KEY if reads_records else _KEY
         self._tasks = tasks
         self._fields = fields
         self._device = device
+        self._completions = completions
         self.record = make_record(fields)
         self.requests = Map(MapType.HASH, "requests", self._key, self.record, MOST_REQUESTS)
         self.lost = LostCounter()
@@ -160,8 +171,12 @@ class RequestPrograms:
         program.move(R8, R0)
         seen = Record(R8, self.record)
         if isinstance(program, KernelAssembly):
+            # Issued again, it was made before; one that was made after has the place of another.
+            program.read_field(R9, R7, "request", "start_time_ns")
             program.get(R1, seen, "issued_ns")
-            program.jump_if(R1, "!=", 0, "done")
+            with program.when(R1, "!=", 0):
+                program.jump_if(R9, ">", R1, "straight")
+                program.jump("done")
         read_clock(program, R0)
         program.set(seen, "issued_ns", R0)
         self._describe(program, seen)
@@ -198,10 +213,10 @@ class RequestPrograms:
             program.read_argument(R9, R6, 2)
             program.read_field(R1, R7, "request", "__data_len")
             program.jump_if(R1, ">", R9, "done")
+        read_device(program, R8, R7)
+        self._count_completed(program)
         program.look_up(self.requests, request)
-        with program.when(R0, "==", 0):
-            self.unknown.emit_count(program)
-            program.jump("done")
+        program.jump_if(R0, "==", 0, "unseen")
         program.move(R8, R0)
         seen = Record(R8, self.record)
         program.get(R1, seen, "is_kept")
@@ -213,11 +228,30 @@ class RequestPrograms:
         if isinstance(program, KernelAssembly):
             program.read_argument(R1, R6, 1)
             program.set(seen, "status", R1)
+        if self._tasks is not None:
+            program.get(R9, seen, "device")
+            self._completions.count(program, R9, "kept")
         hand_over(program, seen)
         program.label("forget")
         program.delete(self.requests, request)
+        program.jump("done")
+        program.label("unseen")
+        if isinstance(program, KernelAssembly):
+            self._completions.tell_unseen(program, R8, "done")
+        self.unknown.emit_count(program)
         program.label("done")
         program.leave(0)
+
+    def _count_completed(self, program: TaskAssembly) -> None:
+        """Emit what counts the request in R7, of the device in R8, where the device does too."""
+        uncounted = program.make_label("uncounted")
+        if isinstance(program, KernelAssembly):
+            self._completions.skip_unaccounted(program, uncounted)
+        elif isinstance(program, RecordedAssembly):
+            _read_letter(program, R9)
+            program.jump_if(R9, "==", ord("F"), uncounted)
+        self._completions.count(program, R8, "completed")
+        program.label(uncounted)
 
     def _begin(self, program: TaskAssembly, tracepoint: str) -> Record:
         """Set R6 to the context, R7 to the request where one is told, and return the key that it is found by."""

@@ -155,7 +155,7 @@ class ProgramCollector(CollectorBase, ABC):
         missed = Losses(dropped=sum(count for count, _ in lost), reasons=reasons)
         self._missed = self.programs.add_skipped(missed)
         if self._counted_before is not None:
-            self._lose_unseen(compute_unseen(self._counted_before, (self.read_seen(), made)))
+            self.note_unseen(compute_unseen(self._counted_before, (self.read_seen(), made)))
 
     def read_made(self) -> Counts:
         """Read how many events there ever were by the kernel's own counts, each under a name; nothing without one.
@@ -169,11 +169,14 @@ class ProgramCollector(CollectorBase, ABC):
         """Read how many events of each count programs saw so far; it is asked before the former, and after it."""
         return {}
 
-    def _lose_unseen(self, count: int) -> None:
-        """Lose events that the kernel counted and no program saw, but those whose programs it passed over."""
+    def note_unseen(self, count: int, reason: str = "were counted by the kernel and passed no tracepoint") -> None:
+        """Lose events that the kernel counted and no program saw, but those whose programs it passed over.
+
+        The reason stands after the number of them.
+        """
         unseen = count - self._missed.skipped
         if unseen > 0:
-            reasons = (*self._missed.reasons, f"{unseen} were counted by the kernel and passed no tracepoint")
+            reasons = (*self._missed.reasons, f"{unseen} {reason}")
             self._missed = attrs.evolve(self._missed, dropped=self._missed.dropped + unseen, reasons=reasons)
 
     def let_go(self) -> None:

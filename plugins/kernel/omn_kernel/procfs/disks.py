@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -65,10 +65,19 @@ def parse_diskstats(content: bytes) -> dict[str, Disk]:
         if len(fields) < 3 + _FEWEST:
             continue
         name = fields[2].decode("utf-8", "surrogateescape")
-        counters = dict(zip(COLUMNS, map(int, fields[3:]), strict=False))
-        in_flight = counters.pop("in_flight")
+        counters, in_flight = _parse_counters(fields[3:])
         disks[name] = Disk(name, f"{int(fields[0])}:{int(fields[1])}", counters, in_flight)
     return disks
+
+
+def parse_disk_stat(content: bytes) -> tuple[Mapping[str, int], int]:
+    """Parse a device's `stat` of sysfs: what stands in its line of /proc/diskstats, and its requests in flight."""
+    return _parse_counters(content.split())
+
+
+def _parse_counters(fields: Sequence[bytes]) -> tuple[Mapping[str, int], int]:
+    counters = dict(zip(COLUMNS, map(int, fields), strict=False))
+    return counters, counters.pop("in_flight")
 
 
 def parse_inflight(content: bytes) -> tuple[int, int]:
