@@ -48,9 +48,12 @@ def _run(arguments: list[str]) -> int:
 
         print(f"omn {__version__}")
         return 0
-    from omn_core.cli.app import run_command
+    from omn_core.kept_methods import keep_methods
 
-    return run_command(arguments)
+    with keep_methods():
+        from omn_core.cli.app import run_command
+
+        return run_command(arguments)
 
 
 def _leave_reader() -> int:
