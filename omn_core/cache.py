@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import source_hash
 from pathlib import Path
 from typing import BinaryIO
 
 KEPT = 8
 """How many files of one kind stay: another checkout, another set of plugins, the version before."""
+
+
+def compute_fingerprint(parts: object) -> str:
+    """Return what names a cached file by all that it depends on: plain values, as JSON holds them.
+
+    64 bits, by which the interpreter tells sources apart: none of this is anybody's but the user's own, and hashlib
+    brings OpenSSL into every start.
+    """
+    return source_hash(json.dumps(parts).encode()).hex()
 
 
 def find_cache_folder() -> Path | None:
@@ -67,6 +77,8 @@ def write_cached(name: str, content: bytes) -> None:
     folder = find_cache_folder()
     if folder is None:
         return
+    import tempfile  # as what is there already is read, nothing is written
+
     try:
         descriptor, path = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
     except OSError:
@@ -98,6 +110,8 @@ def fill_cached(name: str, most_bytes: int) -> Iterator[tuple[BinaryIO, Callable
     What is not kept is gone at the end, and so is everything where there is no cache. Of its kind (`KIND-CONTENT`) the
     oldest are dropped until all together are no larger than `most_bytes`. Raises OSError where nothing can be written.
     """
+    import tempfile
+
     folder = find_cache_folder()
     descriptor, path = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
     is_kept = False

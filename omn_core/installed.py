@@ -11,13 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import attrs
 
 from omn_core import __version__
-from omn_core.cache import read_cached, write_cached
+from omn_core.cache import compute_fingerprint, read_cached, write_cached
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -48,8 +47,7 @@ def find_declared(group: str) -> tuple[Declared, ...]:
 
 def _fingerprint(group: str) -> str:
     finders = [f"{type(finder).__module__}.{getattr(finder, '__qualname__', type(finder))}" for finder in sys.meta_path]
-    parts = json.dumps([__version__, group, sys.prefix, finders, list(_iter_seen())])
-    return blake2b(parts.encode(), digest_size=16).hexdigest()
+    return compute_fingerprint([__version__, group, sys.prefix, finders, list(_iter_seen())])
 
 
 def _iter_seen() -> Iterator[tuple[str, int, int, int]]:

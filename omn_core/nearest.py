@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
 def find_nearest(word: str, offered: Iterable[str]) -> str | None:
     """Return the offered word that is most like one that is not among them, None where none is like it."""
+    import difflib  # for a word that nobody offers; nothing that is served needs it
+
     near = difflib.get_close_matches(word, list(offered), 1)
     return near[0] if near else None
 

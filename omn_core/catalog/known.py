@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 
 import attrs
 
-DATA = "omn_core.catalog_data"
-"""The package that holds the shared data files."""
+from omn_core.catalog.package_files import DATA, get_package_folder
 
 
 @attrs.frozen(repr=False)
@@ -37,5 +35,5 @@ def read_known() -> Known:
     """Read the data file. It ships with the core, so nothing about it can be missing."""
     from omn_core.located import parse_yaml
 
-    written = parse_yaml((files(DATA) / "known.yaml").read_text()).value
+    written = parse_yaml((get_package_folder(DATA) / "known.yaml").read_text()).value
     return Known({dist: {kind: tuple(words) for kind, words in kinds.items()} for dist, kinds in written.items()})

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from hashlib import blake2b
-from importlib.resources import files
 from pathlib import Path
 
 import attrs
 
 from omn_core import __version__
-from omn_core.cache import read_cached, write_cached
+from omn_core.cache import compute_fingerprint, read_cached, write_cached
 from omn_core.catalog.kept import PluginText, Read, ReadFile, from_plain, to_plain, widen
-from omn_core.catalog.known import DATA
+from omn_core.catalog.package_files import DATA, get_package_folder
 from omn_core.errors import PLUGIN_FAULTS, CatalogError
 from omn_core.model.catalog import Catalog, Entry, Vocabulary
 from omn_core.model.family import FamilyDefault
@@ -99,7 +97,7 @@ def _make_walks_reader(registry: Registry, folder: Path | None) -> Callable[[], 
 
 def _read_texts(registry: Registry, folder: Path | None) -> tuple[str, list[PluginText]]:
     """Return the vocabulary's text, and every file of entries."""
-    shared = (files(DATA) / VOCABULARY).read_text()
+    shared = (get_package_folder(DATA) / VOCABULARY).read_text()
     if folder is not None:
         try:
             paths = sorted(path for path in folder.iterdir() if path.suffix == ".yaml")
@@ -118,7 +116,7 @@ def _read_texts(registry: Registry, folder: Path | None) -> tuple[str, list[Plug
 def _iter_package_files(record: PluginRecord) -> Iterator[tuple[str, str]]:
     package = record.catalog_package or ""
     try:
-        found = sorted((item for item in files(package).iterdir() if item.name.endswith(".yaml")), key=lambda i: i.name)
+        found = sorted(get_package_folder(package).glob("*.yaml"))
         for item in found:
             yield f"{package}/{item.name}", item.read_text(encoding="utf-8")
         if not found:
@@ -130,8 +128,8 @@ def _iter_package_files(record: PluginRecord) -> Iterator[tuple[str, str]]:
 def _fingerprint(registry: Registry, words: str, texts: Sequence[PluginText]) -> str:
     """Identify the content and everything else that reading depends on."""
     classes = sorted((row.kind, row.argument or "") for row in registry.requirements.values())
-    parts = json.dumps([__version__, words, texts, classes, sorted(map(attrs.astuple, registry.emits.values()))])
-    return blake2b(parts.encode(), digest_size=16).hexdigest()
+    emits = sorted(map(attrs.astuple, registry.emits.values()))
+    return compute_fingerprint([__version__, words, texts, classes, emits])
 
 
 def _from_cache(name: str) -> Read | None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import blake2b
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from omn_core import __version__
-from omn_core.cache import read_cached, write_cached
-from omn_core.catalog.known import DATA
+from omn_core.cache import compute_fingerprint, read_cached, write_cached
+from omn_core.catalog.package_files import DATA, get_package_folder
 from omn_core.errors import CatalogError
 from omn_core.model.probe import Need
 from omn_core.model.rows import RequirementRow
@@ -37,7 +35,7 @@ def load_walks(classes: Classes, folder: Path | None = None) -> tuple[Walk, ...]
             return parse_walks(str(folder / TABLE), (folder / TABLE).read_text(), classes, is_own=False)
         except (OSError, UnicodeDecodeError) as error:
             raise CatalogError(str(folder / TABLE), None, f"this table cannot be read: {error}") from error
-    text = (files(DATA) / TABLE).read_text()
+    text = (get_package_folder(DATA) / TABLE).read_text()
     name = f"walks-{_fingerprint(text, classes)}.json"
     found = _from_cache(name)
     if found is None:
@@ -51,7 +49,7 @@ def load_walks(classes: Classes, folder: Path | None = None) -> tuple[Walk, ...]
 def _fingerprint(text: str, classes: Classes) -> str:
     """Identify the content and everything else that reading depends on."""
     known = sorted((row.kind, row.argument or "") for row in classes.values())
-    return blake2b(json.dumps([__version__, text, known]).encode(), digest_size=16).hexdigest()
+    return compute_fingerprint([__version__, text, known])
 
 
 def _from_cache(name: str) -> tuple[Walk, ...] | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 UNITS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of each unit, largest first."""
 
-_FORM = re.compile(r"(\d{1,15}(?:\.\d{1,12})?)\s*(h|m|s|ms|us|µs|ns)?", re.ASCII)
+_FORM = re.compile(r"(\d{1,15})(?:\.(\d{1,12}))?\s*(h|m|s|ms|us|µs|ns)?", re.ASCII)
 _LONGEST_NS = 10 * 365 * 24 * UNITS["h"]
 
 
@@ -19,12 +18,15 @@ def parse_duration(text: str | int | float) -> int:
     match = _FORM.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"{text!r} is no duration such as 100ms, 1.5s or 2m")
-    exact = Decimal(match[1]) * UNITS[(match[2] or "s").replace("µ", "u")]
-    if exact != int(exact):
+    fraction = match[2] or ""
+    scaled = int(match[1] + fraction) * UNITS[(match[3] or "s").replace("µ", "u")]
+    parts: int = 10 ** len(fraction)
+    exact, finer = divmod(scaled, parts)
+    if finer:
         raise ValueError(f"{text!r} is finer than a nanosecond")
     if not 0 < exact <= _LONGEST_NS:
         raise ValueError(f"{text!r} is not between a nanosecond and ten years")
-    return int(exact)
+    return exact
 
 
 def render_duration(duration_ns: int) -> str:
