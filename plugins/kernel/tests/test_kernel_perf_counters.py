@@ -70,7 +70,13 @@ class Cycles(CounterCollector):
 
 
 def drive(
-    collector: CounterCollector, target: BoundTarget, *, keys: tuple[str, ...] = (), start_ns: int | None = None
+    collector: CounterCollector,
+    target: BoundTarget,
+    *,
+    keys: tuple[str, ...] = (),
+    start_ns: int | None = None,
+    emit: str = "raw",
+    filter_fields: tuple[str, ...] = (),
 ) -> Driver:
     """Make a driver of a collector, or skip where this user may not count for the target."""
     for spelled in collector.events.values():
@@ -79,13 +85,40 @@ def drive(
             pytest.skip(f"perf events are closed to this user: {answer.reason}")
     window = None if start_ns is None else RequestWindow(start_ns)
     request = Request("f.x", "poll", keys=keys, target=target.target, window=window)
-    return Driver(collector, make_resolved(request=request, target=target.target), target)
+    resolved = make_resolved((emit,), request=request, target=target.target, filter_fields=filter_fields)
+    return Driver(collector, resolved, target)
+
+
+def count_open_events() -> int:
+    """Count the perf events that this process holds."""
+    links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+    return sum(os.path.islink(link) and os.readlink(link) == "anon_inode:[perf_event]" for link in links)
 
 
 def read_faults(pid: int) -> int:
     """Return a process's minor and major faults with those of the children it has waited for: proc(5), fields 10-13."""
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return sum(map(int, fields[7:11]))
+
+
+@pytest.mark.parametrize(
+    ("emit", "filter_fields", "opened"),
+    [("count", (), {"value"}), ("count", ("minor",), {"value", "minor"}), ("raw", (), {"value", "minor", "major"})],
+)
+def test_of_several_events_those_are_opened_that_the_answer_shows(
+    workload: Start, emit: str, filter_fields: tuple[str, ...], opened: set[str]
+) -> None:
+    """The kernel counts each of them in the target, so that what is not shown is not counted."""
+    program = workload(touch_pages(100))
+    program.wait("ready")
+    before = count_open_events()
+    with drive(Faults(), bind_thread(program.pid, program.pid), emit=emit, filter_fields=filter_fields) as driver:
+        assert count_open_events() == before + len(opened)
+        program.release()
+        program.wait("touched")
+        (row,) = driver.sample()
+    assert row.keys() & Faults.events.keys() == opened
+    assert row["value"] >= 100
 
 
 FAMILY = make_workload(

@@ -35,6 +35,8 @@ class Row:
 class CounterCollector(PolledCollector[Sequence[Row]], ABC):
     """A collector of perf events: a subclass names them by the attributes that their counts are.
 
+    Of several, those are opened that the answer can show: the kernel counts each where it is raised, in the target.
+
     A process is counted with its threads and with all that these start, ended children included; a thread alone; the
     machine by an event on each cpu, whose counts are one row unless `cpu` divides them; a cgroup by one on each cpu,
     always one row. `oncpu` names the attribute that says how long the counted tasks ran, where the source has one.
@@ -55,7 +57,7 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
 
     def open_files(self, target: BoundTarget) -> None:
         """Open every event wherever the target is. Raises MachineRefused where one cannot be opened."""
-        events = {name: get_event(spelled) for name, spelled in self.events.items()}
+        events = {name: get_event(spelled) for name, spelled in self._choose_events().items()}
         is_held = self.resolved.begins_held(target)
 
         def make(event: PerfEvent, is_user_only: bool) -> EventAttributes:
@@ -73,6 +75,11 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
         soft = raise_descriptor_limit(len(events) * count_places(target))
         self._held.callback(restore_descriptor_limit, soft)
         self._counters = self.hold(self._open_counters(target, list(self._openers.values())))
+
+    def _choose_events(self) -> Mapping[str, str]:
+        """Return the events that the answer can show, as each costs the target; all where it shows what they time."""
+        shown = {name: spelled for name, spelled in self.events.items() if self.resolved.shows(name)}
+        return shown or self.events
 
     def _open_counters(self, target: BoundTarget, openers: Sequence[EventOpener]) -> Counters:
         if target.processes:
