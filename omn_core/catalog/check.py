@@ -10,7 +10,7 @@ from omn_core.catalog.shape import WrittenBackend, WrittenEntry, WrittenVocabula
 from omn_core.located import Path
 from omn_core.model.catalog import BANDS, SCALES, TEXT, Vocabulary
 from omn_core.model.request import MODES
-from omn_core.model.stacks import STACK_KEYS
+from omn_core.model.stacks import STACK_KEYS, WITHIN
 from omn_core.model.target import KINDS
 from omn_core.model.walks import Walk
 
@@ -101,6 +101,8 @@ def _check_stack_keys(entry: WrittenEntry) -> Iterator[Complaint]:
     for name in STACK_KEYS:
         if name in entry.keys and name not in entry.attributes and entry.stacks is None:
             yield ("keys",), f"{name!r} is read from stacks, and the entry does not say whose its events carry (stacks)"
+        if name in entry.keys and name not in entry.filter_fields and name != WITHIN:
+            yield ("filter_fields",), f"{name!r} divides the answer, and no filter or topk may name it"
 
 
 def _check_caveats(entry: WrittenEntry) -> Iterator[Complaint]:

@@ -81,6 +81,11 @@ BROKEN_ENTRIES = [
     ({"attributes": "{depth: count, share: byte, comm: text}"}, None, "unit 'byte' is unknown; did you mean 'bytes'?"),
     ({"value": "height"}, None, "the value 'height' is none of the attributes"),
     ({"keys": "[task, cpu, func]"}, None, "'func' is read from stacks, and the entry does not say whose"),
+    (
+        {"keys": "[task, cpu, func]", "stacks": "program"},
+        None,
+        "'func' divides the answer, and no filter or topk may name it",
+    ),
     ({"value": "share"}, None, "the value's unit is 'ratio', and the entry's 'count'"),
     ({"determinism": "exact"}, None, "determinism 'exact' is unknown"),
     ({"targets": "{pid: no}"}, None, "a kind that is not served says why"),

@@ -142,6 +142,19 @@ def test_a_function_is_what_the_kernel_says_a_thread_waits_in(omn: Command, tmp_
     assert [longest[child][1] for child, _ in waits] == [function for _, function in waits]
 
 
+def test_the_function_that_a_thread_waits_in_ranks_and_filters(omn: Command) -> None:
+    """As it divides: what is kept are the sleeps alone, each in the row of its function."""
+    asked = ["-m", "trace", "-e", "topk@func", "-e", "summary", "--filter", 'func =~ "nanosleep"', "--format", "json"]
+    ran = omn("sched.offcpu", *asked, "--", sys.executable, "-c", "import time\nfor _ in range(3): time.sleep(0.002)")
+    assert ran.code == 0, ran.stderr
+    rows = get_emit(ran.result, "topk@func")["rows"]
+    assert rows
+    assert all("nanosleep" in row["key"]["func"] for row in rows)
+    summary = get_emit(ran.result, "summary")
+    assert summary["count"] >= 3
+    assert sum(row["value"] for row in rows) == summary["total"] >= 3 * 2_000_000
+
+
 @pytest.mark.spec("SRC-2")
 @pytest.mark.parametrize("backend", EACH_BACKEND)
 def test_what_was_off_queued_and_on_the_cpu_is_the_threads_life(omn: Command, tmp_path: Path, backend: str) -> None:
