@@ -44,7 +44,7 @@ def omn_emits() -> Sequence[EmitRow]:
             takes_count=True,
             takes_attribute="optional",
         ),
-        EmitRow("raw", "omn_core.emit.raw:RAW", "the events themselves", weighs=False, lists_events=True),
+        EmitRow("raw", "omn_core.emit.raw:RAW", "the events themselves", lists_events=True),
         EmitRow("stack", "omn_core.emit.stack:STACK", "where in the code, as stacks with their weight", adds_up=True),
         EmitRow("timeline", "omn_core.emit.timeline:TIMELINE", "the measurement over time"),
     )

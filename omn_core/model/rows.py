@@ -11,22 +11,19 @@ import attrs
 class CollectorRow:
     """A collector this build has: the (source, backend) pair it serves and the factory that makes it.
 
-    `several_processes` says it follows every process of `--pid a,b`; `needs_process` that it cannot do without one;
-    `weighs_samples` that each sampled event carries the period it stands for; `reads_stacks` that its events carry
-    stacks, `walks` the ways that it can walk them, and `symbols` the words of `--symbols` that it can do, by default
-    all of them; `histogram_in_kernel` that it builds a histogram there when that is the whole request.
+    `several_processes` says it follows every process of `--pid a,b`; `weighs_samples` that each sampled event carries
+    the period it stands for; `reads_stacks` that its events carry stacks, `walks` the ways that it can walk them, and
+    `symbols` the words of `--symbols` that it can do, by default all of them.
     """
 
     source: str
     backend: str
     factory: str
     several_processes: bool = False
-    needs_process: bool = False
     weighs_samples: bool = False
     reads_stacks: bool = False
     walks: tuple[str, ...] = ("fp", "none")
     symbols: tuple[str, ...] = ("none", "local", "debuginfod")
-    histogram_in_kernel: bool = False
 
 
 @attrs.frozen
@@ -57,8 +54,8 @@ class EmitRow:
     """An emit: its name, its object, and what validation must know of it.
 
     `adds_up` says that it is an answer only where values add up; `takes_count` that `NAME:N` means something;
-    `takes_attribute` whether `NAME@ATTRIBUTE` is `no`, `optional` or `required`; `weighs` that it reads weights;
-    `lists_events` that it holds events one by one.
+    `takes_attribute` whether `NAME@ATTRIBUTE` is `no`, `optional` or `required`; `lists_events` that it
+    holds events one by one.
     """
 
     name: str
@@ -67,7 +64,6 @@ class EmitRow:
     adds_up: bool = False
     takes_count: bool = False
     takes_attribute: str = "no"
-    weighs: bool = True
     lists_events: bool = False
 
 

@@ -161,7 +161,7 @@ def make_registry() -> Registry:
         [],
         manager,
         targets={kind: TargetRow(kind, f"{binding}:bind_{kind}") for kind in kinds},
-        emits={"raw": EmitRow("raw", "omn_core.emit.raw:RAW", weighs=False, lists_events=True)},
+        emits={"raw": EmitRow("raw", "omn_core.emit.raw:RAW", lists_events=True)},
     )
 
 

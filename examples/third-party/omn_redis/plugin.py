@@ -17,9 +17,9 @@ def omn_catalog() -> str:
 def omn_collectors() -> list[CollectorRow]:
     """Return the three sources, each through the section of INFO that holds it."""
     return [
-        CollectorRow("redis.commands", "redis:info:commandstats", "omn_redis.commands:Commands", needs_process=True),
-        CollectorRow("redis.memory", "redis:info:memory", "omn_redis.memory:Memory", needs_process=True),
-        CollectorRow("redis.lookups", "redis:info:stats", "omn_redis.lookups:Lookups", needs_process=True),
+        CollectorRow("redis.commands", "redis:info:commandstats", "omn_redis.commands:Commands"),
+        CollectorRow("redis.memory", "redis:info:memory", "omn_redis.memory:Memory"),
+        CollectorRow("redis.lookups", "redis:info:stats", "omn_redis.lookups:Lookups"),
     ]
 
 

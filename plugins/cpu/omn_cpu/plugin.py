@@ -19,17 +19,9 @@ def omn_catalog() -> str:
 def omn_collectors() -> list[CollectorRow]:
     """Return what this family collects."""
     return [
-        CollectorRow(
-            "cpu.util", "clock:process", "omn_cpu.process_time:ProcessClock", several_processes=True, needs_process=True
-        ),
-        CollectorRow(
-            "cpu.util",
-            "fs:proc:pid_stat",
-            "omn_cpu.process_time:ProcessTicks",
-            several_processes=True,
-            needs_process=True,
-        ),
-        CollectorRow("cpu.util", "fs:proc:schedstat", "omn_cpu.process_time:ThreadSchedstat", needs_process=True),
+        CollectorRow("cpu.util", "clock:process", "omn_cpu.process_time:ProcessClock", several_processes=True),
+        CollectorRow("cpu.util", "fs:proc:pid_stat", "omn_cpu.process_time:ProcessTicks", several_processes=True),
+        CollectorRow("cpu.util", "fs:proc:schedstat", "omn_cpu.process_time:ThreadSchedstat"),
         CollectorRow("cpu.util", "fs:proc:stat", "omn_cpu.machine_time:MachineUtil"),
         CollectorRow("cpu.util", "fs:cgroup2:cpu.stat", "omn_cpu.cgroup_time:Cgroup2Util"),
         CollectorRow("cpu.util", "fs:cgroup1:cpuacct", "omn_cpu.cgroup_time:Cgroup1Util"),
@@ -41,15 +33,9 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("cpu.steal", "fs:proc:stat", "omn_cpu.machine_time:MachineSteal"),
         CollectorRow("cpu.oncpu_time", "bpf:tp_btf", "omn_cpu.run_time:RunTimes"),
         CollectorRow("cpu.oncpu_time", "bpf:tp", "omn_cpu.run_time:RunTimes"),
-        CollectorRow(
-            "cpu.oncpu_time",
-            "fs:proc:schedstat",
-            "omn_cpu.thread_time:ThreadTime",
-            several_processes=True,
-            needs_process=True,
-        ),
-        CollectorRow("cpu.oncpu_time", "pmu:sw", f"{_EVENTS}:TaskClock", several_processes=True, needs_process=True),
-        _sample("cpu.oncpu_time", "pmu:sw:records", "TaskClockSamples", needs_process=True),
+        CollectorRow("cpu.oncpu_time", "fs:proc:schedstat", "omn_cpu.thread_time:ThreadTime", several_processes=True),
+        CollectorRow("cpu.oncpu_time", "pmu:sw", f"{_EVENTS}:TaskClock", several_processes=True),
+        _sample("cpu.oncpu_time", "pmu:sw:records", "TaskClockSamples"),
         _sample("cpu.profile", "pmu:sw", "Profile"),
         CollectorRow("cpu.cycles", "pmu:hw", f"{_EVENTS}:Cycles", several_processes=True),
         CollectorRow("cpu.cycles", "pmu:sw", f"{_EVENTS}:CpuClock", several_processes=True),
@@ -68,13 +54,12 @@ def omn_collectors() -> list[CollectorRow]:
     ]
 
 
-def _sample(source: str, backend: str, name: str, *, needs_process: bool = False) -> CollectorRow:
+def _sample(source: str, backend: str, name: str) -> CollectorRow:
     return CollectorRow(
         source,
         backend,
         f"omn_cpu.profile:{name}",
         several_processes=True,
-        needs_process=needs_process,
         weighs_samples=True,
         reads_stacks=True,
         walks=("fp+leaf", "dwarf", "fp", "none"),

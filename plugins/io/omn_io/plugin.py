@@ -30,13 +30,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("io.merges", "fs:proc:diskstats", "omn_io.transfers:Merges"),
         CollectorRow("io.util", "fs:proc:diskstats", "omn_io.busy:Busy"),
         CollectorRow("io.inflight", "fs:proc:diskstats", "omn_io.inflight:InFlight"),
-        CollectorRow(
-            "io.latency",
-            "bpf:raw_tp",
-            "omn_io.request_latency:RequestLatency",
-            several_processes=True,
-            histogram_in_kernel=True,
-        ),
+        CollectorRow("io.latency", "bpf:raw_tp", "omn_io.request_latency:RequestLatency", several_processes=True),
         CollectorRow("io.latency", "bpf:tp", "omn_io.request_latency:RequestLatency", several_processes=True),
         *_trace_calls("io.syscall", "Transfers"),
         *_trace_calls("io.fsync", "Syncs"),
@@ -44,9 +38,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("io.writeback", "bpf:tp", "omn_io.writeback:Writeback"),
         CollectorRow("io.pressure", "fs:proc:pressure", "omn_io.pressure:IoPressure"),
         CollectorRow("io.pressure", "fs:cgroup2:pressure", "omn_io.pressure:IoPressure"),
-        CollectorRow(
-            "io.process", "fs:proc:io", "omn_io.process:ProcessIo", several_processes=True, needs_process=True
-        ),
+        CollectorRow("io.process", "fs:proc:io", "omn_io.process:ProcessIo", several_processes=True),
     ]
 
 

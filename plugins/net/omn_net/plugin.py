@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from omn_core.api import CollectorRow, hookimpl
 
 OMN_CONTRACT = "1.0"
@@ -18,7 +16,6 @@ def omn_catalog() -> str:
 @hookimpl
 def omn_collectors() -> list[CollectorRow]:
     """Return what this family collects."""
-    held: dict[str, Any] = {"several_processes": True, "needs_process": True}
     return [
         CollectorRow("net.bytes", "nl:route:link", "omn_net.traffic:Bytes"),
         CollectorRow("net.bytes", "fs:sys:statistics", "omn_net.traffic:Bytes"),
@@ -36,10 +33,10 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("net.softirq", "bpf:tp", "omn_net.softirqs:SoftirqWork"),
         CollectorRow("net.softirq", "fs:proc:softirqs", "omn_net.cpu_work:NetworkSoftInterrupts"),
         CollectorRow("net.tcp.state", "nl:sock_diag", "omn_net.tcp_states:ListedStates"),
-        CollectorRow("net.tcp.state", "nl:sock_diag:fd", "omn_net.tcp_states:HeldStates", **held),
+        CollectorRow("net.tcp.state", "nl:sock_diag:fd", "omn_net.tcp_states:HeldStates", several_processes=True),
         CollectorRow("net.tcp.state", "fs:proc:tcp", "omn_net.tcp_states:TableStates"),
         CollectorRow("net.tcp.rtt", "nl:sock_diag", "omn_net.tcp_rtt:ListedRoundTrips"),
-        CollectorRow("net.tcp.rtt", "nl:sock_diag:fd", "omn_net.tcp_rtt:HeldRoundTrips", **held),
+        CollectorRow("net.tcp.rtt", "nl:sock_diag:fd", "omn_net.tcp_rtt:HeldRoundTrips", several_processes=True),
         CollectorRow(
             "net.tcp.retransmit", "bpf:raw_tp", "omn_net.retransmits:SegmentsSentAgain", several_processes=True
         ),

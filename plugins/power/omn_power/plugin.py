@@ -22,11 +22,7 @@ def omn_collectors() -> list[CollectorRow]:
         CollectorRow("power.freq", "fs:proc:cpuinfo", "omn_power.clocks:CpuInfoClocks"),
         CollectorRow("power.energy", "fs:sys:powercap", "omn_power.energy:PackageEnergy"),
         CollectorRow(
-            "power.process_energy",
-            "fs:sys:powercap",
-            "omn_power.process_energy:ProcessEnergy",
-            several_processes=True,
-            needs_process=True,
+            "power.process_energy", "fs:sys:powercap", "omn_power.process_energy:ProcessEnergy", several_processes=True
         ),
         CollectorRow("power.temp", "fs:sys:sensors", "omn_power.temperatures:Temperatures"),
         CollectorRow("power.throttle", "fs:sys:thermal_throttle", "omn_power.throttling:Throttling"),

@@ -57,7 +57,7 @@ def omn_collectors() -> list[CollectorRow]:
 
 
 def _collect_threads(source: str, backend: str, name: str) -> CollectorRow:
-    return CollectorRow(source, backend, f"omn_sched.threads:{name}", several_processes=True, needs_process=True)
+    return CollectorRow(source, backend, f"omn_sched.threads:{name}", several_processes=True)
 
 
 def _sample(source: str, name: str) -> CollectorRow:
@@ -75,7 +75,7 @@ def _sample(source: str, name: str) -> CollectorRow:
 def _trace(source: str, name: str, backend: str = "bpf:raw_tp") -> CollectorRow:
     """Name a collector of what programs hand over or add up, histograms too."""
     factory = f"omn_sched.traced:{name}"
-    return CollectorRow(source, backend, factory, several_processes=True, histogram_in_kernel=True)
+    return CollectorRow(source, backend, factory, several_processes=True)
 
 
 def _trace_stacks(source: str, factory: str, backend: str = "bpf:raw_tp") -> CollectorRow:
