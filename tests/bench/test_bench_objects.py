@@ -25,6 +25,7 @@ MOST_OF_PERF = 0.5
 CHILD = """
 import json, resource, sys
 import numpy as np
+from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 
@@ -33,7 +34,7 @@ pids, ips = np.array(pids, np.int64), np.array(ips, np.uint64)
 before = resource.getrusage(resource.RUSAGE_SELF)
 spaces = AddressSpaces()
 for pid, start, size, offset, path in mapped:
-    spaces.note_mapping(pid, start, start + size, offset, path, None, None, 0)
+    spaces.note_mapping(pid, Mapping(start, start + size, offset, path), 0)
 symboliser = Symboliser(spaces)
 frames = symboliser.resolve_all(pids, ips, np.zeros(len(ips), np.int64))
 after = resource.getrusage(resource.RUSAGE_SELF)

@@ -22,6 +22,7 @@ MOST_SECONDS, MOST_MEMORY_MIB, MOST_OF_PERF = 2.0, 300, 0.5
 CHILD = f"""
 import json, resource, sys, time
 import numpy as np
+from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 
@@ -29,7 +30,7 @@ offsets = np.random.default_rng(1).integers(0, {SYMBOLS * SIZE}, {SAMPLES}).asty
 base = {BASE}
 before = resource.getrusage(resource.RUSAGE_SELF)
 spaces = AddressSpaces()
-spaces.note_mapping({PID}, base, base + {TEXT_AT + SYMBOLS * SIZE}, 0, sys.argv[1], None, None, 0)
+spaces.note_mapping({PID}, Mapping(base, base + {TEXT_AT + SYMBOLS * SIZE}, path=sys.argv[1]), 0)
 symboliser = Symboliser(spaces)
 frames = symboliser.resolve({PID}, offsets + np.uint64(base + {TEXT_AT}), np.zeros({SAMPLES}, np.int64))
 after = resource.getrusage(resource.RUSAGE_SELF)

@@ -40,8 +40,8 @@ def find(space: Space | None, address: int, ts_ns: int) -> str | None:
 
 def make() -> AddressSpaces:
     spaces = AddressSpaces()
-    spaces.note_mapping(7, 0x1000, 0x3000, 0, "/first", 1, None, 100)
-    spaces.note_mapping(7, 0x2000, 0x4000, 0, "/second", 2, None, 200)
+    spaces.note_mapping(7, Mapping(0x1000, 0x3000, 0, "/first", 1), 100)
+    spaces.note_mapping(7, Mapping(0x2000, 0x4000, 0, "/second", 2), 200)
     return spaces
 
 
@@ -60,7 +60,7 @@ def test_a_program_that_executes_another_has_nothing_of_what_it_mapped() -> None
     """Samples from before keep the names of before."""
     spaces = make()
     spaces.note_exec(7, 300)
-    spaces.note_mapping(7, 0x1000, 0x2000, 0, "/other", 3, None, 310)
+    spaces.note_mapping(7, Mapping(0x1000, 0x2000, 0, "/other", 3), 310)
     assert find(spaces.find_space(7, 299), 0x1800, 299) == "/first"
     assert find(spaces.find_space(7, 400), 0x1800, 400) == "/other"
     assert find(spaces.find_space(7, 400), 0x2800, 400) is None
@@ -102,7 +102,7 @@ def test_many_samples_at_once_find_what_each_would_alone(
     """The last mapping made by a sample's time that covers its address."""
     spaces = AddressSpaces()
     for number, (start, size, ts_ns) in enumerate(events):
-        spaces.note_mapping(1, start, start + size, 0, f"/{number}", None, None, ts_ns)
+        spaces.note_mapping(1, Mapping(start, start + size, 0, f"/{number}"), ts_ns)
     space = spaces.find_space(1, 0)
     if space is None:
         return

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from omn_kernel.perf.call_stacks import CallStacks, Ending
 from omn_kernel.perf.chains import make_stacks
+from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 
@@ -25,7 +26,7 @@ INNER_NAME, OUTER_NAME = "program+0x1100", "program+0x1200"
 def make(sysroot: Sysroot, *rows: tuple[int, ...]) -> list[tuple[list[str], Ending]]:
     """Make stacks of a process that has mapped one program, and tell the names in each and how it ends."""
     spaces = AddressSpaces()
-    spaces.note_mapping(GONE, 0x1000, 0x2000, 0x1000, "/nowhere/program", None, None, 0)
+    spaces.note_mapping(GONE, Mapping(0x1000, 0x2000, 0x1000, "/nowhere/program"), 0)
     calls = CallStacks(
         np.array([site for row in rows for site in row], np.uint64),
         np.zeros(sum(map(len, rows)), bool),

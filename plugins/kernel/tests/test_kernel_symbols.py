@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 from compiled import compile_c, list_symbols, run_tool
@@ -19,7 +20,7 @@ from omn_kernel.symbols.demangling import demangle
 from omn_kernel.symbols.frames import Symbol
 from omn_kernel.symbols.index import SymbolIndex
 from omn_kernel.symbols.kernel import parse_kallsyms
-from omn_kernel.symbols.mappings import parse_mappings, read_mappings
+from omn_kernel.symbols.mappings import Mapping, parse_mappings, read_mappings
 from omn_kernel.symbols.perf_map import find_map
 from omn_kernel.symbols.spaces import MOST_REREADS, AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
@@ -172,7 +173,7 @@ def test_a_stripped_program_is_named_by_the_debug_file_of_its_build(tmp_path: Pa
     run_tool("strip", str(path))
     for build_id, truth in ((identifier, "hidden"), ("00" * 20, None)):
         spaces = AddressSpaces()
-        spaces.note_mapping(1 << 22, 0x10000, 0x20000, 0, "/teller", None, build_id, 0)
+        spaces.note_mapping(1 << 22, Mapping(0x10000, 0x20000, path="/teller", build_id=build_id), 0)
         symboliser = Symboliser(spaces, str(tmp_path))
         (found,) = name(symboliser, 1 << 22, 0x10000 + start + size - 1)
         assert found.name == truth
@@ -278,9 +279,7 @@ def test_a_program_that_was_followed_is_named_after_it_ended_and_its_file_was_de
         teller.load(library)
         mapped = parse_mappings(Path(f"/proc/{teller.pid}/maps").read_bytes())
         (one,) = (one for one in mapped if one.path == str(library))
-        spaces.note_mapping(
-            teller.pid, one.start, one.end, one.offset, one.path, one.inode, None, now(), device=one.device
-        )
+        spaces.note_mapping(teller.pid, one, now())
         symboliser.read_growth()
         path.unlink()
         library.unlink()
@@ -363,7 +362,7 @@ def test_what_a_record_told_of_is_not_put_under_itself(tmp_path: Path) -> None:
         spaces = AddressSpaces()
         told = read_mappings("/", teller.pid)
         for one in told[:-1]:
-            spaces.note_mapping(teller.pid, one.start, one.end, one.offset, one.path, None, "00" * 20, now())
+            spaces.note_mapping(teller.pid, attrs.evolve(one, inode=None, device=None, build_id="00" * 20), now())
         name(Symboliser(spaces), teller.pid, 0x1234)
         (space,) = spaces.get_spaces(teller.pid)
         assert sorted(one.place for one in space.mappings) == sorted(one.place for one in told)

@@ -8,6 +8,7 @@ from omn_kernel.perf.records import Lost, Mapped, Named, Record, Started
 from omn_kernel.perf.task_names import TaskNames
 from omn_kernel.procfs.process import find_process_key
 from omn_kernel.symbols.choice import NameSources
+from omn_kernel.symbols.mappings import Mapping
 from omn_kernel.symbols.spaces import AddressSpaces
 from omn_kernel.symbols.symboliser import Symboliser
 
@@ -77,9 +78,8 @@ class FollowedTasks:
             elif isinstance(one, Mapped):
                 path = one.path.decode("utf-8", "surrogateescape")
                 end = one.start + one.length
-                self._spaces.note_mapping(
-                    one.pid, one.start, end, one.offset, path, one.inode, one.build_id, one.time_ns, device=one.device
-                )
+                mapping = Mapping(one.start, end, one.offset, path, one.inode, one.build_id, one.device)
+                self._spaces.note_mapping(one.pid, mapping, one.time_ns)
 
 
 def _get_time(record: Record) -> int:

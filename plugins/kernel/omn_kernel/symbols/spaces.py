@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from omn_kernel.symbols.index import Addresses, Numbers
@@ -99,23 +100,11 @@ class AddressSpaces:
         self._spaces: dict[int, list[Space]] = {}
         self._fresh: list[tuple[int, Mapping]] = []
 
-    def note_mapping(
-        self,
-        pid: int,
-        start: int,
-        end: int,
-        offset: int,
-        path: str,
-        inode: int | None,
-        build_id: str | None,
-        ts_ns: int,
-        *,
-        device: tuple[int, int] | None = None,
-    ) -> None:
-        """Note that a process mapped executable memory. A record carries a file's inode or its build id."""
-        mapping = Mapping(start, end, offset, path, inode, build_id, device, ts_ns)
-        self._get_space(pid, ts_ns).put(mapping, ts_ns)
-        self._fresh.append((pid, mapping))
+    def note_mapping(self, pid: int, mapping: Mapping, ts_ns: int) -> None:
+        """Note that a process mapped executable memory at a time. A record carries a file's inode or its build id."""
+        mapped = attrs.evolve(mapping, mapped_ns=ts_ns)
+        self._get_space(pid, ts_ns).put(mapped, ts_ns)
+        self._fresh.append((pid, mapped))
 
     def note_exec(self, pid: int, ts_ns: int) -> None:
         """Note that a process executes another program: nothing that it mapped before is there."""
