@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable
 
 import attrs
 import pytest
 from networks import Network
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 
 from omn_core.api import BoundTarget
 from omn_core.model.catalog import Catalog
@@ -22,12 +19,8 @@ DriveEvents = Callable[..., Driver]
 
 
 @pytest.fixture
-def drive_events(registry: Registry, catalog: Catalog) -> DriveEvents:
+def drive_events(loads_typed_programs: None, registry: Registry, catalog: Catalog) -> DriveEvents:
     """Make the driver of a source that programs serve, its answer every traced event with all of its fields."""
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
     def make(source: str, target: BoundTarget, *keys: str, backend: str = "bpf:raw_tp", mode: str = "trace") -> Driver:
         resolved = resolve_onto(catalog.entries[source], backend, target.target, mode=mode, keys=keys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,8 +22,6 @@ from omn_io.requests import Requests
 from omn_kernel.block import BlockDevice
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R1, R6, R7, R8
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.disks import SECTOR_BYTES
 from omn_kernel.targets import bind_dev
 
@@ -32,6 +29,7 @@ from omn_core.api import BoundTarget, Collector, ProbeContext, RequestError, Tar
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 
+pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 READS, BLOCK = 60, 4096
 # Reads blocks of a device past the page cache, one after the other, and says when each began and ended.
 READ = """
@@ -57,14 +55,6 @@ COLLECTORS: dict[str, Callable[[], Collector]] = {
     "io.bytes": Bytes,
     "io.latency:hist": RequestHistogram,
 }
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
 
 
 class Watched:

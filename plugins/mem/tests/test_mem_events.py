@@ -19,7 +19,6 @@ from omn_kernel.btf.kernel import read_kernel_btf
 from omn_kernel.btf.spelling import spell_tracepoint
 from omn_kernel.cgroup import find_hierarchies
 from omn_kernel.mounts import read_mounts
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.machine import parse_flat_keyed
 from omn_kernel.procfs.task import PAGE_BYTES
 from omn_mem.programs import victims
@@ -35,7 +34,7 @@ MIB = 1 << 20
 LIMIT = 24 * MIB
 MakeCgroup = Callable[[str], Path]
 
-needs_programs = pytest.mark.skipif(not read_privileges("/").has("bpf"), reason="this process is without CAP_BPF")
+needs_programs = pytest.mark.usefixtures("loads_programs")
 
 
 def drive(registry: Registry, catalog: Catalog, source: str, target: BoundTarget, *keys: str, mode: str) -> Driver:

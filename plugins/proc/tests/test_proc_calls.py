@@ -14,7 +14,6 @@ import attrs
 import pytest
 from event_backends import EACH_BACKEND, TYPED, leave_out_skipped
 from omn_kernel.mounts import find_tracefs
-from omn_kernel.privileges import read_privileges
 from omn_proc.call_text import name_error, quote, spell_arguments, spell_number
 from omn_proc.calls import Calls
 
@@ -23,7 +22,7 @@ from omn_core.model.catalog import Catalog
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes, bind_thread, resolve_onto
 
-needs_programs = pytest.mark.skipif(not read_privileges("/").has("bpf"), reason="this process is without CAP_BPF")
+needs_programs = pytest.mark.usefixtures("loads_programs")
 
 
 def drive(

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from omn_kernel.bpf import loading
-from omn_kernel.privileges import read_privileges
 from program_costs import timing_programs
 
 from omn_core.format.plain import compute_plain
@@ -28,12 +27,11 @@ while time.process_time() < end:
 
 
 @pytest.mark.spec("CST-3", "CST-1", "CST-2")
+@pytest.mark.usefixtures("loads_programs")
 def test_programs_that_cost_more_than_the_budget_are_stopped(
     registry: Registry, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the kernel's account of them, in the window: they are gone, and the program goes on to its own end."""
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
     monkeypatch.setattr(loading, "_read_is_timed", lambda: True)  # the descriptor below says so to this process alone
     target = Target("launch", (sys.executable, "-S", "-c", CALLS))
     request = Request("proc.syscall", "count", (EmitSpec("count"),), target=target)

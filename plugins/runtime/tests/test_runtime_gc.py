@@ -9,11 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from omn_kernel.btf.kernel import PATH
 from omn_kernel.elf.image import read_image
 from omn_kernel.elf.marks import read_marks
 from omn_kernel.elf.source import ElfError, File
-from omn_kernel.privileges import read_privileges
 
 from omn_core.testing.fixtures import Command
 
@@ -51,12 +49,8 @@ def marks_collections(path: str) -> bool:
 
 
 @pytest.fixture
-def python() -> str:
+def python(loads_typed_programs: None) -> str:
     """A Python that marks its collections."""
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
     found = next((path for path in PYTHONS if marks_collections(path)), None)
     if found is None:
         pytest.skip("no Python here marks its collections")

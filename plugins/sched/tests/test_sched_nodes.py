@@ -6,8 +6,6 @@ import os
 
 import pytest
 from event_backends import EACH_BACKEND
-from omn_kernel.btf.kernel import PATH
-from omn_kernel.privileges import read_privileges
 from omn_kernel.sysfs import find_cpu_nodes, read_nodes
 
 from omn_core.testing.fixtures import Command
@@ -18,12 +16,9 @@ NODES = "/sys/devices/system/node"
 
 @pytest.mark.spec("SCH-1")
 @pytest.mark.parametrize("backend", EACH_BACKEND)
+@pytest.mark.usefixtures("loads_typed_programs")
 def test_a_machine_of_one_node_decides_nothing(omn: Command, backend: str) -> None:
     """Which is a count of none: programs hear every decision."""
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
-    if not os.path.exists(PATH):
-        pytest.skip(f"this kernel has no {PATH}")
     if os.path.exists(NODES) and len(read_nodes("/")) > 1:
         pytest.skip("this machine has several memory nodes")
     asked = ["-m", "count", "-e", "count", "--backend", f"force:{backend}", "--format", "json", "--", "true"]
