@@ -54,7 +54,6 @@ class Track:
     name: str
     parent: int | None = None
     pid: int | None = None
-    is_process: bool = False
 
 
 @attrs.define
@@ -226,7 +225,7 @@ def _intern(state: _State, data: Any) -> None:
 def _make_track(descriptor: Any) -> Track:
     parent = descriptor.parent_uuid or None
     if descriptor.HasField("process"):
-        return Track(get_text(descriptor.process.process_name), None, descriptor.process.pid, is_process=True)
+        return Track(get_text(descriptor.process.process_name), None, descriptor.process.pid)
     if descriptor.HasField("thread"):
         return Track(get_text(descriptor.thread.thread_name), None, descriptor.thread.pid)
     return Track(get_text(descriptor.name or descriptor.static_name), parent)
