@@ -58,10 +58,11 @@ BPF_NAMES = """
     BPF_FUNC_probe_read_kernel_str BPF_FUNC_probe_read_user BPF_FUNC_probe_read_user_str BPF_FUNC_ktime_get_ns
     BPF_FUNC_get_smp_processor_id BPF_FUNC_get_current_pid_tgid BPF_FUNC_get_current_comm
     BPF_FUNC_get_current_task BPF_FUNC_get_current_task_btf BPF_FUNC_get_current_cgroup_id
-    BPF_FUNC_get_current_ancestor_cgroup_id BPF_FUNC_get_stackid BPF_FUNC_get_stack BPF_FUNC_get_socket_cookie
-    BPF_FUNC_perf_event_output BPF_FUNC_ringbuf_output BPF_FUNC_ringbuf_reserve BPF_FUNC_ringbuf_submit
-    BPF_FUNC_ringbuf_discard BPF_FUNC_this_cpu_ptr BPF_FUNC_per_cpu_ptr BPF_FUNC_task_storage_get
-    BPF_FUNC_task_storage_delete BPF_FUNC_get_attach_cookie BPF_FUNC_get_func_ip BPF_FUNC_task_pt_regs
+    BPF_FUNC_get_current_ancestor_cgroup_id BPF_FUNC_current_task_under_cgroup BPF_FUNC_get_stackid BPF_FUNC_get_stack
+    BPF_FUNC_get_socket_cookie BPF_FUNC_perf_event_output BPF_FUNC_ringbuf_output BPF_FUNC_ringbuf_reserve
+    BPF_FUNC_ringbuf_submit BPF_FUNC_ringbuf_discard BPF_FUNC_this_cpu_ptr BPF_FUNC_per_cpu_ptr
+    BPF_FUNC_task_storage_get BPF_FUNC_task_storage_delete BPF_FUNC_get_attach_cookie BPF_FUNC_get_func_ip
+    BPF_FUNC_task_pt_regs
 """
 MAP_NAMES = """
     BPF_F_CURRENT_CPU BPF_RB_NO_WAKEUP

@@ -7,14 +7,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from omn_kernel.bpf.assembly import Assembly, Record
 from omn_kernel.bpf.attaching import AnyHook, attach
-from omn_kernel.bpf.filters import AnyTask, InCgroup, OnCpus, OneThread, TaskFilter, find_cgroup_filter, find_filter
+from omn_kernel.bpf.filters import (
+    AnyTask,
+    InCgroup,
+    OnCpus,
+    OneThread,
+    TaskFilter,
+    find_cgroup_filter,
+    find_filter,
+    open_cgroup_filter,
+)
 from omn_kernel.bpf.followers import Follower, RecordFollower
 from omn_kernel.bpf.hooks import RawTracepoint, Tracepoint, TypedTracepoint
 from omn_kernel.bpf.loading import load
@@ -22,10 +31,12 @@ from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.pieces import compute_bucket, read_clock
 from omn_kernel.bpf.reading import KernelAssembly, RecordAssembly
+from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, R8, R9
 from omn_kernel.btf.kernel import PATH, read_kernel_btf
 from omn_kernel.btf.types import Btf
 from omn_kernel.cgroup import CgroupPlace, bind_cgroup_path
+from omn_kernel.mounts import find_tracefs
 from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import read_stat
 from omn_kernel.tracepoints import read_format
@@ -333,9 +344,25 @@ def test_a_target_is_told_by_what_it_is() -> None:
 
 def test_a_cgroup_of_no_second_version_is_refused() -> None:
     """A program tells cgroups of the one hierarchy."""
-    with pytest.raises(MachineRefused, match="stands in no cgroup2 hierarchy"):
-        find_cgroup_filter(CgroupPlace("/only", None, frozenset(), {"cpu": "/sys/fs/cgroup/cpu/only"}))
+    for find in (find_cgroup_filter, open_cgroup_filter):
+        with pytest.raises(MachineRefused, match="stands in no cgroup2 hierarchy"):
+            find(CgroupPlace("/only", None, frozenset(), {"cpu": "/sys/fs/cgroup/cpu/only"}))
     assert isinstance(find_cgroup_filter(bind_cgroup_path("/", "/")), InCgroup)
+
+
+@pytest.mark.skipif(find_tracefs("/") is None, reason="tracefs is not mounted")
+def test_without_types_a_cgroup_is_told_of_the_task_that_runs_alone() -> None:
+    """A program that asks for another's is refused before it is loaded; so is a folder that is no cgroup."""
+    filters = open_cgroup_filter(bind_cgroup_path("/", "/"))
+    with closing(filters):
+        switch = RecordedAssembly("tell_switched", "sched_switch", None)
+        switch.read_argument(R6, R1, 1)
+        filters.keep(switch, R6, "done")
+        switch.read_argument(R6, R1, 2)
+        with pytest.raises(MachineRefused, match="a task that does not run"):
+            filters.keep(switch, R6, "done")
+    with pytest.raises(MachineRefused, match="/proc: programs cannot be told of this cgroup"):
+        open_cgroup_filter(CgroupPlace("/proc", "/proc", frozenset(), {}))
 
 
 VALUES = [0, 1, 2, 3, 4, 7, 8, 1023, 1024, 1025, (1 << 31) - 1, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from omn_kernel.targets import bind_cgroup
 
 from omn_core.api import BoundTarget, ProbeContext, Target
+from omn_core.testing.fixtures import remove_cgroup
 from omn_core.testing.stepped import Running, Workload
 from omn_core.testing.workloads import spin, touch_bytes, transfer_directly
 
@@ -133,3 +136,42 @@ def read_total(path: Path) -> int:
     """Read the microseconds in which something of a cgroup waited, by hand."""
     some = next(line for line in path.read_text().splitlines() if line.startswith("some "))
     return int(some.rpartition("total=")[2])
+
+
+SPAWNS = """
+import os, sys
+for folder in sys.argv[1:]:
+    if (child := os.fork()) == 0:
+        with open(f"{folder}/cgroup.procs", "w") as file:
+            file.write("0")
+        for _ in range(20): os.getpriority(0, 0)
+        for _ in range(3): os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.spec("KRN-9", "KRN-5")
+def test_records_tell_the_cgroup_of_the_task_that_runs(
+    drive: Any, group: Path, make_cgroup: Callable[[str], Path]
+) -> None:
+    """Of a cgroup, one below it and one beside it: what is done in the first two, by a helper and no types."""
+    below, beside = group / "below", make_cgroup("unified")
+    below.mkdir()
+    try:
+        with (
+            drive("proc.fork", "bpf:tp", bind(group), mode="trace") as forks,
+            drive("proc.exec", "bpf:tp", bind(group), mode="trace") as execs,
+            drive("proc.exit", "bpf:tp", bind(group), mode="trace") as exits,
+            drive("proc.calls", "bpf:tp", bind(group), "op", mode="trace") as calls,
+            drive("sched.switches", "bpf:tp", bind(group), mode="trace") as switches,
+        ):
+            subprocess.run([sys.executable, "-S", "-c", SPAWNS, *map(str, (group, below, beside))], check=True)
+    finally:
+        remove_cgroup(below)
+    for driver, made in ((forks, 2 * 3), (execs, 2 * 3), (exits, 2 * 4)):
+        assert made - driver.collector.losses().skipped <= len(driver.rows) <= made
+    called = sum(row["op"] == "getpriority" for row in calls.rows)
+    assert 2 * 20 - calls.collector.losses().skipped <= called <= 2 * 20
+    # Every task that ends has left its cpu.
+    assert len(switches.rows) >= 2 * 4 - switches.collector.losses().skipped

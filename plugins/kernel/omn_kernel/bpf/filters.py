@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 import attrs
 import numpy as np
 
 from omn_core.api import BoundTarget, MachineRefused
+from omn_kernel.bpf.assembly import Assembly
 from omn_kernel.bpf.followers import Follower
+from omn_kernel.bpf.map_types import MapType
+from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
+from omn_kernel.bpf.records import RecordedAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, Register
 from omn_kernel.cgroup import UNIFIED, CgroupPlace, find_hierarchies, is_in_cgroup_namespace
 from omn_kernel.mounts import read_mounts
@@ -93,7 +98,7 @@ class InCgroup:
     def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
         """Emit the comparison, as cgroup_is_descendant makes it. Raises FieldMissing, MachineRefused without types."""
         if not isinstance(program, KernelAssembly):
-            raise MachineRefused("records of tracepoints do not tell the cgroup of a task")
+            raise MachineRefused("records of tracepoints do not tell a cgroup's depth")
         held = program.reserve(_POINTER)
         program.read_field(R1, task, "task_struct", "cgroups.dfl_cgrp")
         program.set(held, "cgroup", R1)
@@ -107,22 +112,71 @@ class InCgroup:
         program.jump_if(R1, "!=", R2, otherwise)
 
 
-def find_cgroup_filter(place: CgroupPlace) -> InCgroup:
-    """Find by what a cgroup is told. Raises MachineRefused where programs cannot tell it."""
-    mount = find_hierarchies(read_mounts("/")).get(UNIFIED)
-    if place.unified is None or mount is None:
+class RunsInCgroup:
+    """The tasks of a cgroup2 cgroup and of all below it while they run, by a helper: nothing is asked of types.
+
+    Of a task that does not run nobody tells without them whose cgroup it is in.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._table = Map(MapType.CGROUP_ARRAY, "cgroup", np.uint32, np.uint32, 1)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                self._table.update(0, descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.close()
+            raise MachineRefused(f"{folder}: programs cannot be told of this cgroup: {error.strerror}") from None
+
+    def keep(self, program: TaskAssembly, task: Register, otherwise: str) -> None:
+        """Emit the question, of the task that runs. Raises MachineRefused where the register stands for another."""
+        if not isinstance(program, RecordedAssembly) or not program.is_current(task):
+            raise MachineRefused("records of tracepoints do not tell the cgroup of a task that does not run")
+        self.keep_current(program, otherwise)
+
+    def keep_current(self, program: Assembly, otherwise: str) -> None:
+        """Emit what goes to a label where the task that runs is elsewhere. R0 to R5 hold nothing after it."""
+        program.load_map(R1, self._table)
+        program.move(R2, 0)
+        program.call("current_task_under_cgroup")
+        program.jump_if(R0, "!=", 1, otherwise)
+
+    def close(self) -> None:
+        """Let go of the map, and of the cgroup in it."""
+        self._table.close()
+
+
+def _get_unified(place: CgroupPlace) -> str:
+    if place.unified is None:
         raise MachineRefused(
             f"cgroup {place.path!r} stands in no cgroup2 hierarchy, by which programs in the kernel tell tasks apart",
             "name a cgroup of cgroup2",
         )
+    return place.unified
+
+
+def open_cgroup_filter(place: CgroupPlace) -> RunsInCgroup:
+    """Open what tells the running tasks of a cgroup without the kernel's types, as seen from any cgroup namespace.
+
+    Raises MachineRefused where programs cannot tell it.
+    """
+    return RunsInCgroup(_get_unified(place))
+
+
+def find_cgroup_filter(place: CgroupPlace) -> InCgroup:
+    """Find by what a cgroup is told. Raises MachineRefused where programs cannot tell it."""
+    folder = _get_unified(place)
+    mount = find_hierarchies(read_mounts("/"))[UNIFIED]
     if is_in_cgroup_namespace("/"):
         raise MachineRefused(
             "inside a cgroup namespace a cgroup's depth cannot be known, by which programs tell its tasks",
             "run omn outside the container, in the machine's own cgroup namespace",
         )
-    below = place.unified.removeprefix(mount.point)
+    below = folder.removeprefix(mount.point)
     depth = sum(1 for part in f"{mount.root}/{below}".split("/") if part)
-    return InCgroup(os.stat(place.unified).st_ino, depth)
+    return InCgroup(os.stat(folder).st_ino, depth)
 
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -138,10 +192,14 @@ def refuse_other_numbers(target: BoundTarget) -> None:
         )
 
 
-def find_filter(target: BoundTarget, follower: Follower | None) -> TaskFilter:
+def find_filter(
+    target: BoundTarget,
+    follower: Follower | None,
+    find_in_cgroup: Callable[[CgroupPlace], TaskFilter] = find_cgroup_filter,
+) -> TaskFilter:
     """Find by what the tasks of a target are told: its processes' by the follower, which every other does without.
 
-    Raises MachineRefused where programs cannot tell them.
+    `find_in_cgroup` finds by what a cgroup's are. Raises MachineRefused where programs cannot tell them.
     """
     refuse_other_numbers(target)
     if target.tid is not None:
@@ -150,4 +208,4 @@ def find_filter(target: BoundTarget, follower: Follower | None) -> TaskFilter:
         return follower
     if target.cpus:
         return OnCpus(target.cpus)
-    return find_cgroup_filter(target.place) if isinstance(target.place, CgroupPlace) else AnyTask()
+    return find_in_cgroup(target.place) if isinstance(target.place, CgroupPlace) else AnyTask()

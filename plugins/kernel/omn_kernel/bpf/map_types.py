@@ -19,6 +19,7 @@ class MapType(enum.Enum):
     STACK_TRACE = "STACK_TRACE"
     TASK_STORAGE = "TASK_STORAGE"
     PERF_EVENT_ARRAY = "PERF_EVENT_ARRAY"
+    CGROUP_ARRAY = "CGROUP_ARRAY"
     RINGBUF = "RINGBUF"
 
     @property

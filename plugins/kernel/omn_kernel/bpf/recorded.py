@@ -1,7 +1,7 @@
 """Collectors of classic tracepoints, which need nothing of the kernel's types: tracefs says what lies in a record.
 
-Of the task that runs programs know its numbers and its name by helpers, of any other what the record says. So that
-there is no cgroup, no parent, and no pid namespace of it.
+Of the task that runs programs know its numbers and its name by helpers, and whether it is in a cgroup; of any other
+what the record says. There is no parent, and no pid namespace of it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC
 
 from omn_kernel.bpf.assembly import Record
+from omn_kernel.bpf.filters import RunsInCgroup
 from omn_kernel.bpf.followers import RecordFollower
 from omn_kernel.bpf.reading import RecordAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R7, R8, Register
@@ -20,7 +21,10 @@ _BITS = 32
 
 
 class RecordedCollector(StreamCollector, ABC):
-    """A collector of records of classic tracepoints, of the machine or of processes with all that they start."""
+    """A collector of records of classic tracepoints, of the machine or of processes with all that they start.
+
+    Of a cgroup only the tasks that run are told: a source of others does not have it among its targets.
+    """
 
     def keep(self, program: RecordAssembly, thread: Register, process: Register, otherwise: str) -> None:
         """Emit what sets a register to the process of a thread, or goes to a label where that is not the target's.
@@ -42,7 +46,10 @@ class RecordedCollector(StreamCollector, ABC):
         program.move(R7, R0)
         program.compute(R7, "<<=", _BITS)
         program.compute(R7, ">>=", _BITS)
-        self.keep(program, R7, R8, otherwise)
+        if isinstance(self.tasks.filter, RunsInCgroup):
+            self.tasks.filter.keep_current(program, otherwise)
+        else:
+            self.keep(program, R7, R8, otherwise)
         program.call("get_current_pid_tgid")
         program.move(R8, R0)
         program.compute(R8, ">>=", _BITS)

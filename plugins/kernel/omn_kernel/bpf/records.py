@@ -89,6 +89,10 @@ class RecordedAssembly(TaskAssembly):
         self.compute(target, ">>=", _BITS)
         self._told[target] = _Told(is_current=True)
 
+    def is_current(self, task: Register) -> bool:
+        """Tell whether a register stands for the task that runs."""
+        return self._told[task].is_current
+
     def read_thread(self, target: Register, task: Register) -> None:
         """Set a register to the number, which is what stands for the task."""
         if target != task:

@@ -9,7 +9,7 @@ import numpy as np
 
 from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.bpf.assembly import Assembly
-from omn_kernel.bpf.filters import TaskFilter, find_filter
+from omn_kernel.bpf.filters import RunsInCgroup, TaskFilter, find_filter, open_cgroup_filter
 from omn_kernel.bpf.followers import Follower, RecordFollower
 from omn_kernel.bpf.hooks import RawTracepoint, Tracepoint
 from omn_kernel.bpf.reading import KernelAssembly
@@ -37,14 +37,23 @@ class TargetTasks(ABC):
         self._is_held = is_held
         self.follower = self.make_follower() if target.processes and target.tid is None else None
         try:
-            self.filter: TaskFilter = find_filter(target, self.follower)
+            self.filter: TaskFilter = self.find_filter(target)
         except MachineRefused:
-            self.close()
+            self._close_follower()
             raise
 
     @abstractmethod
     def make_follower(self) -> Follower:
         """Make what follows the target's processes."""
+
+    def find_filter(self, target: BoundTarget) -> TaskFilter:
+        """Find by what the target's tasks are told. Raises MachineRefused for a cgroup that programs cannot tell."""
+        return find_filter(target, self.follower)
+
+    @property
+    def tells_others(self) -> bool:
+        """Whether a task that does not run is told too. Else one is known by what programs kept of it as it ran."""
+        return True
 
     @abstractmethod
     def load(self, programs: RunningPrograms) -> None:
@@ -66,6 +75,9 @@ class TargetTasks(ABC):
 
     def close(self) -> None:
         """Let go of what follows the processes."""
+        self._close_follower()
+
+    def _close_follower(self) -> None:
         if self.follower is not None:
             self.follower.close()
 
@@ -100,6 +112,15 @@ class RecordedTasks(TargetTasks):
         """Make what follows by records."""
         return RecordFollower()
 
+    def find_filter(self, target: BoundTarget) -> TaskFilter:
+        """Find by what the target's tasks are told, those of a cgroup while they run."""
+        return find_filter(target, self.follower, open_cgroup_filter)
+
+    @property
+    def tells_others(self) -> bool:
+        """Whether a task that does not run is told: not of a cgroup."""
+        return not isinstance(self.filter, RunsInCgroup)
+
     def load(self, programs: RunningPrograms) -> None:
         """Load the programs on classic tracepoints."""
         if self.follower is None:
@@ -108,6 +129,12 @@ class RecordedTasks(TargetTasks):
             programs.load(program, hook)
         for pid in self.held:
             programs.load(self.follower.write_begin(pid), Tracepoint(f"sched/{_EXEC}"))
+
+    def close(self) -> None:
+        """Let go of what follows the processes, and of a cgroup."""
+        super().close()
+        if isinstance(self.filter, RunsInCgroup):
+            self.filter.close()
 
 
 def _write_begin(follower: Follower, pid: int, types: Btf) -> Assembly:

@@ -80,7 +80,8 @@ class OffCpuProgram:
 
     def _write_arriving(self, program: TaskAssembly) -> None:
         program.read_argument(R7, R6, 2)
-        self._tasks.filter.keep(program, R7, "done")
+        if self._tasks.tells_others:
+            self._tasks.filter.keep(program, R7, "done")
         left = self._states.find_begun(program, R7, "left_ns", at=R8, began=R1, otherwise="done")
         read_clock(program, R0)
         program.set(left, "ns", R0)
@@ -133,7 +134,8 @@ class OffCpuProgram:
         """Write sched_wakeup(task), for records: one that is off the cpu waits for it from now on."""
         program.move(R6, R1)
         program.read_argument(R7, R6, 0)
-        self._tasks.filter.keep(program, R7, "done")
+        if self._tasks.tells_others:
+            self._tasks.filter.keep(program, R7, "done")
         read_clock(program, R9)
         left = self._states.look_up(program, R7)
         program.jump_if(R0, "==", 0, "done")
