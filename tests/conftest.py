@@ -17,7 +17,7 @@ from omn_core.plugins import PluginRecord, Registry, discover
 from omn_core.testing.distributions import write_distribution
 
 LAB_PLUGIN = """
-from omn_core.api import AVAILABLE, CollectorRow, Probe, RequirementRow, State, hookimpl
+from omn_core.api import AVAILABLE, CollectorRow, NotCollected, Probe, RequirementRow, State, hookimpl
 
 OMN_CONTRACT = "1.0"
 
@@ -40,6 +40,8 @@ def omn_collectors():
 def probe(need, context):
     if need.argument == "raising":
         raise RuntimeError("the probe fell over")
+    if need.argument == "stale":
+        raise NotCollected("it was built of other sources", "build it anew")
     state = State(need.argument)
     return AVAILABLE if state is State.AVAILABLE else Probe(state, f"it is {state.value}", f"mend {state.value}")
 

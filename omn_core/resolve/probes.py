@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from omn_core.errors import PLUGIN_FAULTS, Refused
+from omn_core.errors import PLUGIN_FAULTS, NotCollected, Refused
 from omn_core.model.probe import Need, Probe, ProbeContext, State
 from omn_core.model.target import PLACES, Target
 from omn_core.plugins import Registry
@@ -69,6 +69,8 @@ class ProbeTable:
             return Probe(State.UNKNOWN, f"no installed plugin answers the requirement class {need.kind!r}")
         try:
             answer = self._registry.load(row.probe)(need, context)
+        except NotCollected:  # its own build's, which no other mechanism makes good
+            raise
         except PLUGIN_FAULTS as error:  # a guarded plugin call: one of the three places for a broad except
             return Probe(State.UNKNOWN, f"its probe raised {type(error).__name__}: {error}")
         if not isinstance(answer, Probe):

@@ -6,11 +6,15 @@ headers, and members of the kernel's structures, whose values and places are the
 
 import os
 import re
+import runpy
 
 from cffi import FFI
 
 # setuptools runs this file by its path, from the project's folder and without __file__, once for each module.
 NATIVE = os.path.join("omn_kernel", "native")
+SOURCES = runpy.run_path(os.path.join(NATIVE, "sources.py"))
+STAMP = SOURCES["compute_stamp"](SOURCES["list_sources"](NATIVE, "build_native.py"))
+"""What every module says that it was built of (`omn_kernel.native.building`)."""
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra"]
 
 BPF_STRUCTURES = """
@@ -107,12 +111,18 @@ def describe(
 ) -> FFI:
     """Describe a module: of our headers and sources, with names of a header of the kernel's, and more declarations."""
     builder = FFI()
-    builder.cdef("\n".join([more, *(f"#define {name} ..." for name in names.split())]))
+    builder.cdef("\n".join([more, *(f"#define {name} ..." for name in ["OMN_SOURCES", *names.split()])]))
     for header in headers:
         builder.cdef(read_declarations(header))
     builder.set_source(
         f"omn_kernel.native.{module}",
-        "\n".join([*([f"#include <{kernel}>"] if kernel else []), *(f'#include "{header}"' for header in headers)]),
+        "\n".join(
+            [
+                f"#define OMN_SOURCES {STAMP}u",
+                *([f"#include <{kernel}>"] if kernel else []),
+                *(f'#include "{header}"' for header in headers),
+            ]
+        ),
         sources=[os.path.join(NATIVE, source) for source in sources],
         include_dirs=[NATIVE],
         depends=[os.path.join(NATIVE, header) for header in [*headers, "unwind_inside.h"]],

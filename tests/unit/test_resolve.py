@@ -135,6 +135,14 @@ def test_a_probe_that_raises_reads_as_unknown(ground: Ground) -> None:
     assert ground.resolve().unverified == ("lab:raising: its probe raised RuntimeError: the probe fell over",)
 
 
+@pytest.mark.spec("PRB-1", "RES-1")
+def test_a_probe_of_a_build_that_is_refused_is_no_answer(ground: Ground) -> None:
+    """What is wrong with the installation is said, whatever other mechanism would serve."""
+    ground.build("a stale", "b available")
+    with pytest.raises(NotCollected, match="it was built of other sources"):
+        ground.resolve()
+
+
 @pytest.mark.spec("RES-2", "REQ-9")
 @pytest.mark.parametrize(
     ("backends", "collected", "whose", "first"),
