@@ -37,7 +37,7 @@ def keep_methods() -> Iterator[None]:
 
     names = vars(attr._make)
     kept = _read_kept()
-    made: _Kept = {}
+    made: dict[tuple[str, str], CodeType] = {}
 
     def take_or_compile(text: str, name: str, mode: str) -> CodeType:
         key = (name, _SALT.sub("", text))
@@ -45,9 +45,8 @@ def keep_methods() -> Iterator[None]:
         if found is not None:
             code: CodeType = marshal.loads(found)  # noqa: S302  # as `_read_kept`
             return code
-        code = compile(text, name, mode)
-        made[key] = marshal.dumps(code)
-        return code
+        made[key] = compile(text, name, mode)
+        return made[key]
 
     names["compile"] = take_or_compile
     try:
@@ -55,7 +54,7 @@ def keep_methods() -> Iterator[None]:
     finally:
         names.pop("compile", None)
         if made:
-            _write_kept(made)
+            _write_kept({key: marshal.dumps(code) for key, code in made.items()})
 
 
 def _name_file() -> str:

@@ -35,11 +35,14 @@ def time_interpreter() -> float:
     return (time.monotonic_ns() - started_ns) / 1e6
 
 
-@pytest.mark.parametrize(("cache", "most_ms", "most"), [("warm", 250, 22.0), ("cold", 500, 45.0)])
+@pytest.mark.parametrize(("cache", "most_ms", "most"), [("warm", 250, 20.0), ("cold", 500, 42.0)])
 def test_programs_are_attached_within_a_multiple_of_the_interpreters_start(
     omn: Any, cache: str, most_ms: int, most: float
 ) -> None:
-    """The two alternate; a cold cache has neither the catalog nor the places of the kernel's types in it."""
+    """The two alternate; a cold cache has neither the catalog nor the places of the kernel's types in it.
+
+    Each bound is a third above what an idle machine measures, where Python starts in 11 ms: 15 and 32.
+    """
     if not read_privileges("/").has("bpf"):
         pytest.skip("this process is without CAP_BPF")
     time_attached(omn)

@@ -25,8 +25,8 @@ MOST_SLOWDOWN = 1.05
 MOST_AFTER = 0.5
 """After the window, of twenty thousand samples, beside `perf script`; a run before kept the kernel's functions."""
 
-MOST_FIRST_STARTS = 27.0
-"""From the start of omn to the first sample, in starts of Python: 300 ms where Python takes 11."""
+MOST_FIRST_STARTS = 22.0
+"""From the start of omn to the first sample, in starts of Python: 240 ms where Python takes 11, a third above 180."""
 
 SOURCE = r"""
 #include <stdint.h>

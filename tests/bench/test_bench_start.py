@@ -24,12 +24,15 @@ def time_once(argv: Sequence[str], environment: dict[str, str]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "most"), [(("--version",), 6.0), (("list",), 20.0), (("mem.rss", "--", "true"), 30.0)]
+    ("arguments", "most"), [(("--version",), 3.0), (("list",), 20.0), (("mem.rss", "--", "true"), 22.0)]
 )
 def test_start_costs_a_bounded_multiple_of_the_interpreters(
     omn: Any, tmp_path: Path, arguments: tuple[str, ...], most: float
 ) -> None:
-    """The two alternate, so that a machine that slows down slows both; the medians' ratio is printed and bounded."""
+    """The two alternate, so that a machine that slows down slows both; the medians' ratio is printed and bounded.
+
+    Each bound is a third above the larger of what an idle machine and a loaded one measured: 2, 15 and 17.
+    """
     environment = omn.environment()
     argv = [sys.executable, "-c", OMN, *arguments]
     time_once(argv, environment)  # fills the catalog's cache: a warm start is what is bounded
