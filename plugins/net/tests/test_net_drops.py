@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from event_backends import RECORDED, needs_records
 from networks import Network, Pair, make_network, pair
+from omn_kernel.bpf.attaching import AnyHook
 from omn_kernel.bpf.collecting import ProgramCollector
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.interfaces import Interface
@@ -198,20 +198,6 @@ def test_packets_and_reasons_have_the_kernels_names() -> None:
     assert (name(3), name(0x10002), name(-1)) == ("NO_SOCKET", "0x10002", None)
 
 
-@pytest.mark.spec("REQ-9")
-def test_without_the_capability_drops_are_the_machines_refusal(omn: Command) -> None:
-    """It names the capability, and nothing ran; a process is none of its targets."""
-    assert "ask for --system" in omn("net.drops", "-m", "count", "-e", "count", "--", "true").stderr
-    if shutil.which("setpriv") is None:
-        pytest.skip("setpriv (util-linux) is not installed here")
-    drop = ["setpriv", "--bounding-set=-bpf,-sys_admin", "--inh-caps=-bpf,-sys_admin"]
-    refused = subprocess.run(
-        [*drop, *omn.argv, "net.drops", "--system", "-d", "1s"], capture_output=True, text=True, check=False
-    )
-    assert refused.returncode == 1
-    assert "CAP_BPF" in refused.stderr
-
-
 @pytest.mark.spec("KRN-2")
 @pytest.mark.parametrize("has_typed_pointers", [True, False])
 @pytest.mark.parametrize(
@@ -221,12 +207,19 @@ def test_programs_load_with_pointers_of_types_and_as_numbers(
     drive_events: DriveEvents, monkeypatch: pytest.MonkeyPatch, source: str, has_typed_pointers: bool
 ) -> None:
     """The second is what kernels before 5.12 take; a program that loads in neither shape would be found there alone."""
-    load = ProgramCollector._load_tracepoint
+    load = ProgramCollector._load_kernel
 
-    def load_so(collector: ProgramCollector, name: str, write: Callable[[KernelAssembly], None]) -> None:
-        load(collector, name, write, has_typed_pointers=has_typed_pointers)
+    def load_so(
+        collector: ProgramCollector,
+        name: str,
+        write: Callable[[KernelAssembly], None],
+        typed: AnyHook,
+        otherwise: AnyHook,
+    ) -> None:
+        hook = typed if has_typed_pointers else otherwise
+        load(collector, name, write, hook, has_typed_pointers=has_typed_pointers)
 
-    monkeypatch.setattr(ProgramCollector, "load_tracepoint", load_so)
+    monkeypatch.setattr(ProgramCollector, "_load_either", load_so)
     with drive_events(source, bind_machine()) as driver:
         driver.sample()
     assert driver.collector.losses().skipped == 0

@@ -46,14 +46,14 @@ def drive(catalog: Catalog, source: str, target: BoundTarget, *keys: str) -> Dri
 def pointers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How programs reach what they are handed: by types that the verifier knows, or as older kernels do, by copying."""
     if request.param == "numbers":
-        real = collecting.ProgramCollector._load_tracepoint
+        real = collecting.ProgramCollector._load_kernel
 
-        def load(self: Any, name: str, write: Any, *, has_typed_pointers: bool) -> None:
+        def load(self: Any, name: str, write: Any, hook: Any, *, has_typed_pointers: bool) -> None:
             if has_typed_pointers:
                 raise MachineRefused("no such programs")
-            real(self, name, write, has_typed_pointers=False)
+            real(self, name, write, hook, has_typed_pointers=False)
 
-        monkeypatch.setattr(collecting.ProgramCollector, "_load_tracepoint", load)
+        monkeypatch.setattr(collecting.ProgramCollector, "_load_kernel", load)
         monkeypatch.setattr(streaming, "open_transport", PerfArrays)
     return str(request.param)
 

@@ -10,8 +10,9 @@ from typing import TypeVar
 import attrs
 
 from omn_core.api import BoundTarget, CollectorBase, InTargetCost, Losses, MachineRefused, ResolvedRequest, RunContext
+from omn_kernel.bpf.attaching import AnyHook
 from omn_kernel.bpf.followers import RecordFollower
-from omn_kernel.bpf.hooks import RawTracepoint, TypedTracepoint
+from omn_kernel.bpf.hooks import Function, RawTracepoint, TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.record_arguments import RECORDED, reads_records
@@ -109,15 +110,26 @@ class ProgramCollector(CollectorBase, ABC):
         The program is written once more for the second, and bears the tracepoint's name. Raises MachineRefused where
         the kernel takes neither.
         """
-        try:
-            self._load_tracepoint(name, write, has_typed_pointers=True)
-        except MachineRefused:
-            self._load_tracepoint(name, write, has_typed_pointers=False)
+        self._load_either(name, write, TypedTracepoint(name, self.types), RawTracepoint(name))
 
-    def _load_tracepoint(self, name: str, write: Callable[[KernelAssembly], None], *, has_typed_pointers: bool) -> None:
+    def load_function(self, name: str, write: Callable[[KernelAssembly], None], *, is_exit: bool = False) -> None:
+        """Load a program on a function of the kernel, where it is entered or returns, as `load_tracepoint` does."""
+        hook = Function(name, self.types, is_exit)
+        self._load_either(name, write, hook, hook)
+
+    def _load_either(
+        self, name: str, write: Callable[[KernelAssembly], None], typed: AnyHook, otherwise: AnyHook
+    ) -> None:
+        try:
+            self._load_kernel(name, write, typed, has_typed_pointers=True)
+        except MachineRefused:
+            self._load_kernel(name, write, otherwise, has_typed_pointers=False)
+
+    def _load_kernel(
+        self, name: str, write: Callable[[KernelAssembly], None], hook: AnyHook, *, has_typed_pointers: bool
+    ) -> None:
         program = KernelAssembly(f"omn_{name}", self.types, has_typed_pointers=has_typed_pointers)
         write(program)
-        hook = TypedTracepoint(name, self.types) if has_typed_pointers else RawTracepoint(name)
         self.programs.load(program, hook)
 
     def attach(self, target: BoundTarget) -> None:
