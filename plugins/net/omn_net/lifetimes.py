@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 import numpy.typing as npt
+from omn_kernel.bpf.collecting import Counts
 from omn_kernel.bpf.columns import Columns, keep_where, make_named_column, make_number_column
 from omn_kernel.bpf.spans import Records
 from omn_kernel.bpf.streaming import StreamCollector
@@ -15,7 +16,9 @@ from omn_kernel.btf.fields import get_enumerator
 from omn_kernel.sock_diag import TCP_STATES
 
 from omn_core.api import Batch, BoundTarget, Column, Losses, ResolvedRequest, RunContext
+from omn_net.namespace_counts import NamespaceCounts, compute_taken
 from omn_net.programs.lifetimes import MOST_CONNECTIONS, NOBODY, LifetimePrograms, make_record
+from omn_net.programs.seen import SeenCounts
 from omn_net.programs.states import CLOSING, FIN_WAIT1, FIN_WAIT2, LAST_ACK
 from omn_net.socket_fields import SocketFields
 
@@ -47,12 +50,24 @@ class Lifetimes(StreamCollector):
         self._task_fields.look()
         if not self.reads_records:
             self._done_bit = get_enumerator(self.types, "sock_flags", "SOCK_DONE")
-        self._programs = self.hold(LifetimePrograms(self.tasks, self._task_fields, self._socket_fields))
+        # A record does not tell of which namespace a connection is.
+        self._counts = None if self.reads_records else NamespaceCounts(compute_taken)
+        self._seen = self.hold(SeenCounts(() if self._counts is None else self._counts.inodes))
+        self._programs = self.hold(LifetimePrograms(self.tasks, self._task_fields, self._socket_fields, self._seen))
+        self.count_lost(self._programs.missed, "connections ended, and no tracepoint told of it")
         reason = f"connections began while there were {MOST_CONNECTIONS} others, as many as are remembered"
         self.count_lost(self._programs.lost, reason)
         written = self._programs
         self.load_event("tcp_destroy_sock", lambda program: written.write_destroy(program, self.transport))
         self.load_event("inet_sock_set_state", lambda program: written.write_change(program, self.transport))
+
+    def read_made(self) -> Counts:
+        """Read how many connections were taken in each namespace that can be looked into, whosever they are."""
+        return {} if self._counts is None else self._counts.read()
+
+    def read_seen(self) -> Counts:
+        """Read how many of them were seen."""
+        return self._seen.read()
 
     def detach(self) -> None:
         """Keep the connections whose socket is there still, and how many there were before."""

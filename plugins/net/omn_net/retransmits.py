@@ -24,9 +24,10 @@ from omn_kernel.bpf.tasks import TaskFields
 
 from omn_core.api import Batch, BoundTarget, Column, ResolvedRequest, RunContext
 from omn_net.lifetimes import name_state
+from omn_net.namespace_counts import NamespaceCounts, compute_sent_again
 from omn_net.programs.owners import MOST_SOCKETS, SocketOwners
 from omn_net.programs.retransmits import RetransmitPrograms, make_event
-from omn_net.segment_counts import SegmentCounts
+from omn_net.programs.seen import SeenCounts
 from omn_net.socket_fields import SocketFields
 
 _WHOSE = frozenset({"task", "pid", "ppid", "proc", "comm", "cgroup"})
@@ -61,17 +62,12 @@ class Retransmits(ProgramCollector, ABC):
             self.load_event("inet_sock_set_state", owners.write_change)
             self.load_event("tcp_rcv_space_adjust", owners.write_taking)
         # A record does not tell of which namespace a segment is, nor of how many a large one is.
-        self._counts = None if self.reads_records else SegmentCounts()
-        written = self._written = self.hold(
-            RetransmitPrograms(
-                self.subject,
-                self._socket_fields,
-                owners,
-                self.hand_over,
-                is_of_all=is_of_all,
-                namespaces=() if self._counts is None else self._counts.inodes,
-            )
+        self._counts = None if self.reads_records else NamespaceCounts(compute_sent_again)
+        self._seen = self.hold(SeenCounts(() if self._counts is None else self._counts.inodes))
+        written = RetransmitPrograms(
+            self.subject, self._socket_fields, owners, self.hand_over, is_of_all=is_of_all, seen=self._seen
         )
+        self.hold(written)
         self.count_lost(written.unowned, "segments were sent again of connections of which no process was seen")
         self.load_event("tcp_retransmit_skb", written.write_segment)
         self.load_event("tcp_retransmit_synack", written.write_answer)
@@ -82,7 +78,7 @@ class Retransmits(ProgramCollector, ABC):
 
     def read_seen(self) -> Counts:
         """Read what was seen of each of them."""
-        return self._written.read_seen()
+        return self._seen.read()
 
     def make_subjects(self, subjects: npt.NDArray[Any]) -> tuple[Mapping[str, Column], Mapping[str, Column]]:
         """Make the keys and the attributes of what was sent again."""

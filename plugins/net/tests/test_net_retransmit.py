@@ -12,7 +12,7 @@ import subprocess
 import termios
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -62,6 +62,12 @@ def read_account(client: socket.socket) -> tuple[int, int]:
 def add_up(rows: list[dict[str, Any]], name: str, **wanted: Any) -> int:
     """Add an attribute up over the rows that have some values."""
     return sum(row[name] for row in rows if all(row.get(key) == value for key, value in wanted.items()))
+
+
+def check_values(found: Iterable[Any], wanted: set[Any], *, lost: int) -> None:
+    """Hold the values of rows to those that there are; of segments that passed no tracepoint some may have no row."""
+    values = set(found)
+    assert values == wanted or (lost and not values - wanted)
 
 
 @pytest.mark.spec("NET-1", "SRC-4")
@@ -120,13 +126,13 @@ def test_each_segment_that_is_sent_again_is_its_connections(pair: Pair, drive_ev
     missing = {port: [part - told for told, part in zip(seen[port], accounts[port], strict=True)] for port in ports}
     assert sum(segments for segments, _ in missing.values()) <= said
     assert all(segments >= 0 and 0 <= size <= segments * MOST_BYTES for segments, size in missing.values())
-    assert {row["state"] for row in machine.rows if row["local_address"] == THERE} == {"SYN_RECV"}
-    assert {row["local_port"] for row in own.rows if row["local_address"] == THERE} == {port_there}
-    assert {row["pid"] for row in own.rows} == {os.getpid()}
+    check_values((row["state"] for row in machine.rows if row["local_address"] == THERE), {"SYN_RECV"}, lost=said)
+    check_values((row["local_port"] for row in own.rows if row["local_address"] == THERE), {port_there}, lost=said)
+    check_values((row["pid"] for row in own.rows), {os.getpid()}, lost=said)
     own_sums = [add_up(own.rows, "segments", local_port=port) for port in ports]
     assert own_sums == [*(seen[port][0] for port in ports[:2]), 0]
     assert own.collector.losses().dropped >= seen[ports[2]][0]
-    assert any("of which no process was seen" in reason for reason in own.collector.losses().reasons)
+    assert said or any("of which no process was seen" in reason for reason in own.collector.losses().reasons)
     assert not any("pid" in row for row in machine.rows if row["local_port"] == ports[2])
     assert all("passed no tracepoint" in reason for reason in machine.collector.losses().reasons)
     assert sums.weight is not None
@@ -176,18 +182,19 @@ def test_records_tell_of_the_same_segments(pair: Pair, drive_events: DriveEvents
         )
         for driver in (typed, single)
     )
-    assert {made_port, silent_port} <= {port for _, _, port, *_ in wanted}
-    assert {state for state, address, *_ in wanted if address == THERE} == {"SYN_RECV"}
+    said = typed.collector.losses().dropped
+    assert said or {made_port, silent_port} <= {port for _, _, port, *_ in wanted}
+    check_values((state for state, address, *_ in wanted if address == THERE), {"SYN_RECV"}, lost=said)
     assert not found - wanted
     assert (wanted - found).total() <= skips[0]
-    assert not {"bytes", "sock", "proc", "ppid", "cgroup"} & single.rows[0].keys()
+    assert all(not {"bytes", "sock", "proc", "ppid", "cgroup"} & row.keys() for row in single.rows)
     # The one that was there already did nothing that says whose it is, which is counted.
     ours = Counter({key: count for key, count in wanted.items() if key[2] != silent_port})
     mine = Counter(tuple(row[name] for name in names) for row in own.rows)
     assert not mine - ours
     assert (ours - mine).total() <= skips[1]
-    assert {(row["pid"], row["task"]) for row in own.rows} == {(os.getpid(), os.getpid())}
-    assert any("of which no process was seen" in reason for reason in own.collector.losses().reasons)
+    check_values(((row["pid"], row["task"]) for row in own.rows), {(os.getpid(), os.getpid())}, lost=said)
+    assert said or any("of which no process was seen" in reason for reason in own.collector.losses().reasons)
     assert sums.weight is not None
     assert ours.total() - skips[2] <= sums.weight.sum() <= ours.total()
 

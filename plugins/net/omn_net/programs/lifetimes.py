@@ -26,6 +26,7 @@ from omn_kernel.bpf.target_tasks import TargetTasks
 from omn_kernel.bpf.tasks import TaskFields
 from omn_kernel.bpf.transport import Transport
 
+from omn_net.programs.seen import SeenCounts
 from omn_net.programs.states import (
     CLOSE,
     ESTABLISHED,
@@ -81,10 +82,14 @@ class LifetimePrograms:
     """Writes the programs on the changes of a socket's state, and on its end.
 
     `lost` counts connections that found no room, `unknown` those that were there before, of whomever, `unowned` those
-    of which no process was seen, where the target is not the machine.
+    of which no process was seen, where the target is not the machine, `missed` those whose end passed no tracepoint.
+    `seen` counts all that are taken, whosever they are.
     """
 
-    def __init__(self, tasks: TargetTasks, task_fields: TaskFields, socket_fields: SocketFields) -> None:
+    def __init__(
+        self, tasks: TargetTasks, task_fields: TaskFields, socket_fields: SocketFields, seen: SeenCounts
+    ) -> None:
+        self._seen = seen
         self._tasks = tasks
         self._task_fields = task_fields
         self._socket_fields = socket_fields
@@ -94,10 +99,11 @@ class LifetimePrograms:
         self.lost = LostCounter()
         self.unknown = LostCounter()
         self.unowned = LostCounter()
+        self.missed = LostCounter()
 
     def close(self) -> None:
         """Let go of the maps."""
-        for held in (self.connections, self.lost, self.unknown, self.unowned):
+        for held in (self.connections, self.lost, self.unknown, self.unowned, self.missed):
             held.close()
 
     def write_change(self, program: TaskAssembly, transport: Transport) -> None:
@@ -112,12 +118,17 @@ class LifetimePrograms:
         self._find(program, key)
         self._attribute(program)
         program.read_argument(R9, R6, 2)
-        with program.when(R9, "==", ESTABLISHED):
-            program.set(Record(R8, self.record), "is_made", 1)
+        program.read_argument(R1, R6, 1)
+        # The change to it may have passed no tracepoint.
+        for state in (R1, R9):
+            with program.when(state, "==", ESTABLISHED):
+                program.set(Record(R8, self.record), "is_made", 1)
         program.jump_if(R9, "!=", CLOSE, "done")
         self._write_end(program, key, transport)
         program.label("taken")
         program.jump_if(R9, "!=", SYN_RECV, "done")
+        if isinstance(program, KernelAssembly):
+            self._seen.emit_add(program, R7)
         program.label("born")
         self._write_birth(program, key)
         program.jump_if(R9, "==", SYN_SENT, "known")
@@ -131,6 +142,9 @@ class LifetimePrograms:
         program.jump_if(R0, "==", 0, "done")
         program.move(R8, R0)
         self._attribute_now(program, CLOSE)
+        program.get(R1, Record(R8, self.record), "ns")
+        with program.when(R1, "==", 0):
+            self._miss(program)
         self._hand_over(program, transport)
         program.delete(self.connections, key)
         program.label("done")
@@ -145,7 +159,11 @@ class LifetimePrograms:
         return key
 
     def _write_birth(self, program: TaskAssembly, key: Record) -> None:
-        """Remember the connection of the socket in R7, which goes to the state in R9."""
+        """Remember the connection of the socket in R7, which goes to the state in R9, in place of one that is over."""
+        program.look_up(self.connections, key)
+        with program.when(R0, "!=", 0):
+            program.move(R8, R0)
+            self._miss(program)
         entry = program.reserve(self.record)
         program.clear(entry)
         read_clock(program, R0)
@@ -156,6 +174,20 @@ class LifetimePrograms:
         with program.when(R0, "!=", 0):
             self.lost.emit_count(program)
             program.jump("done")
+
+    def _miss(self, program: TaskAssembly) -> None:
+        """Count the connection in R8, if it was made and may be the target's: it is over, and nothing told of it."""
+        entry = Record(R8, self.record)
+        missed, end = program.make_label("missed"), program.make_label("end")
+        program.get(R1, entry, "is_made")
+        program.jump_if(R1, "==", 0, end)
+        program.get(R1, entry, "is_kept")
+        program.jump_if(R1, "!=", 0, missed)
+        program.get(R1, entry, "attributed")
+        program.jump_if(R1, "!=", NOBODY, end)
+        program.label(missed)
+        self.missed.emit_count(program)
+        program.label(end)
 
     def _find(self, program: TaskAssembly, key: Record) -> None:
         """Set R8 to the entry of the connection; where there is none, it is done, and counts where it was one."""

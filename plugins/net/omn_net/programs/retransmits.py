@@ -6,30 +6,27 @@ sent too. What is sent is counted by network namespace, whosever it is: the kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.hooks import TypedTracepoint
 from omn_kernel.bpf.losses import LostCounter
-from omn_kernel.bpf.map_types import MapType
-from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.records import RecordedAssembly
-from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, Register
+from omn_kernel.bpf.registers import R1, R6, R7, R8, R9, Register
 from omn_kernel.btf.fields import get_fields
 from omn_kernel.btf.spelling import spell_tracepoint
 
 from omn_net.programs.owners import SocketOwners
+from omn_net.programs.seen import SeenCounts
 from omn_net.programs.states import REQUEST
 from omn_net.socket_fields import SocketFields
 
 _WORD = 32
 _OUTCOME = 2
 """Which argument of tcp_retransmit_skb is how it went, on kernels that say so."""
-_NAMESPACE = np.dtype([("inode", "u4")])
-_SEEN = np.dtype([("segments", "u8")])
 HandOver = Callable[[TaskAssembly, Record, Register], None]
 
 
@@ -42,7 +39,7 @@ class RetransmitPrograms:
     """Writes the programs; each event goes to `hand_over`, which is told the record and the context.
 
     `owners` is None where nobody asks whose connections they are. `is_of_all` says that what is nobody's is wanted too;
-    else `unowned` counts it. `namespaces` are those of which it is counted what is sent again.
+    else `unowned` counts it. `seen` counts all that is sent again, whosever it is.
     """
 
     def __init__(
@@ -53,7 +50,7 @@ class RetransmitPrograms:
         hand_over: HandOver,
         *,
         is_of_all: bool,
-        namespaces: Sequence[int],
+        seen: SeenCounts,
     ) -> None:
         self._subject = subject
         self._event = make_event(subject)
@@ -61,21 +58,12 @@ class RetransmitPrograms:
         self._owners = owners
         self._hand_over = hand_over
         self._is_of_all = is_of_all
+        self._seen = seen
         self.unowned = LostCounter()
-        self._has_namespaces = bool(namespaces)
-        self._seen = Map(MapType.HASH, "seen", _NAMESPACE, _SEEN, max(1, len(namespaces)))
-        for inode in namespaces:
-            self._seen.update(inode, 0)
 
     def close(self) -> None:
-        """Let go of the maps."""
+        """Let go of the map."""
         self.unowned.close()
-        self._seen.close()
-
-    def read_seen(self) -> dict[int, int]:
-        """Read how many segments of each namespace were seen."""
-        seen = self._seen.read()
-        return dict(zip(seen.keys["inode"].tolist(), seen.values["segments"].tolist(), strict=True))
 
     def write_segment(self, program: TaskAssembly) -> None:
         """Write tcp_retransmit_skb(socket, segment[, outcome])."""
@@ -113,7 +101,8 @@ class RetransmitPrograms:
         program.compute(R8, "+=", room.offset)
         program.read_field(R1, R8, "tcp_skb_cb", "tcp_gso_segs", is_copied=True)
         program.set(event, "segments", R1)
-        self._count_seen(program, event)
+        program.move(R9, R1)
+        self._seen.emit_add(program, R7, R9)
         self._set_owner(program, subject)
         if "state" in (self._subject.names or ()):
             program.read_field(R1, R7, "sock", "__sk_common.skc_state")
@@ -124,7 +113,7 @@ class RetransmitPrograms:
         event, subject = self._begin(program)
         program.set(event, "segments", 1)
         if isinstance(program, KernelAssembly):
-            self._count_seen(program, event)
+            self._seen.emit_add(program, R7)
         self._set_owner(program, subject)
         program.read_argument(R8, R6, 1)
         if "state" in (self._subject.names or ()):
@@ -142,18 +131,6 @@ class RetransmitPrograms:
         program.move(R6, R1)
         program.read_argument(R7, R6, 0)
         return event, Record(event.base, self._subject, event.locate("subject")[0])
-
-    def _count_seen(self, program: KernelAssembly, event: Record) -> None:
-        """Count the segments of an event in the namespace of the socket in R7."""
-        if not self._has_namespaces:
-            return
-        namespace = program.reserve(_NAMESPACE)
-        program.read_field(R1, R7, "sock", "__sk_common.skc_net.net.ns.inum")
-        program.set(namespace, "inode", R1)
-        program.look_up(self._seen, namespace)
-        with program.when(R0, "!=", 0):
-            program.get(R1, event, "segments")
-            program.add_to(Record(R0, _SEEN), "segments", R1)
 
     def _set_owner(self, program: TaskAssembly, subject: Record) -> None:
         if self._owners is None:
