@@ -11,13 +11,17 @@ from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.spans import Records, SpanRecords
 
 from omn_core.api import BoundTarget, Column, ResolvedRequest, RunContext
-from omn_net.programs.connects import FIELDS, MOST_CONNECTS, UNANSWERED, ConnectProgram
+from omn_net.programs.connects import FIELDS, MOST_CONNECTS, UNANSWERED, UNTOLD, ConnectProgram
 from omn_net.programs.states import ESTABLISHED
 from omn_net.socket_fields import SocketFields
 
 _STATE_BITS = 8
+_FOLLOWING = "bpf:fentry"
+_CALLS = ("tcp_v4_connect", "tcp_v6_connect")
+"""The kernel's functions that connect(2) is of; one without IPv6 has the first alone."""
 _OUTCOMES = {
     0: "abandoned",
+    UNTOLD: "failed",
     errno.ECONNREFUSED: "refused",
     errno.ETIMEDOUT: "timed-out",
     errno.EHOSTUNREACH: "unreachable",
@@ -28,7 +32,8 @@ _OUTCOMES = {
 class Connects(SpanRecords):
     """An event for each connection that the target asked for, when it is made or fails.
 
-    One that has no answer when the window closes has an event then, of its time until there.
+    Where calls are followed, one that fails by itself is among them, with what it returned. One that has no answer when
+    the window closes has an event then, of its time until there.
     """
 
     began, lasted = "asked_ns", "connect_ns"
@@ -37,15 +42,29 @@ class Connects(SpanRecords):
     def prepare(self, resolved: ResolvedRequest, context: RunContext) -> None:
         """Find what the answer shows of a connection, and open what needs no target."""
         self._sockets = SocketFields(resolved)
+        self._follows_calls = resolved.backend.id == _FOLLOWING
         self.layout = [*FIELDS, *self._sockets.layout]
         super().prepare(resolved, context)
 
     def write_programs(self, target: BoundTarget) -> None:
-        """Load the program on the changes of a socket's state."""
-        self._program = self.hold(ConnectProgram(self.record, self.tasks, self.task_fields, self._sockets))
+        """Load the program on the changes of a socket's state, and before it those on the call where it is followed."""
+        self._program = self.hold(
+            ConnectProgram(self.record, self.tasks, self.task_fields, self._sockets, follows_calls=self._follows_calls)
+        )
         reason = f"connections were asked for while {MOST_CONNECTS} others, as many as are remembered, had no answer"
         self.count_lost(self._program.lost, reason)
-        self.load_tracepoint("inet_sock_set_state", lambda program: self._program.write_change(program, self.transport))
+        self.count_lost(self._program.missed, "connections had an answer, and no tracepoint told of it")
+        written = self._program
+        self.load_tracepoint("tcp_destroy_sock", written.write_destroy)
+        if self._follows_calls:
+            for function in filter(self.types.find_function, _CALLS):
+                self.load_function(
+                    function, lambda program: written.write_return(program, self.transport), is_exit=True
+                )
+        self.load_tracepoint("inet_sock_set_state", lambda program: written.write_change(program, self.transport))
+        if self._follows_calls:
+            for function in filter(self.types.find_function, _CALLS):
+                self.load_function(function, written.write_call)
 
     def get_spans(self) -> Map:
         """Return the connections that have no answer yet."""

@@ -42,6 +42,7 @@ def omn_collectors() -> list[CollectorRow]:
         ),
         CollectorRow("net.tcp.retransmit", "bpf:tp", "omn_net.retransmits:SegmentsSentAgain", several_processes=True),
         CollectorRow("net.tcp.retransmit", "fs:proc:snmp", "omn_net.protocols:Retransmits"),
+        CollectorRow("net.tcp.connect", "bpf:fentry", "omn_net.connects:Connects", several_processes=True),
         CollectorRow("net.tcp.connect", "bpf:raw_tp", "omn_net.connects:Connects", several_processes=True),
         CollectorRow("net.tcp.lifetime", "bpf:raw_tp", "omn_net.lifetimes:Lifetimes", several_processes=True),
         CollectorRow("net.tcp.lifetime", "bpf:tp", "omn_net.lifetimes:Lifetimes", several_processes=True),

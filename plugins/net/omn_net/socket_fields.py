@@ -17,7 +17,9 @@ from omn_kernel.bpf.registers import R0, R1, R2, R3, Register
 
 from omn_core.api import Column, Names, ResolvedRequest
 
-_ADDRESS_BYTES = 16
+_ADDRESS_BYTES, _FOUR_BYTES = 16, 4
+_PORT_AT, _FOUR_AT, _SIX_AT = 2, 4, 8
+"""Where in struct sockaddr_in and sockaddr_in6 the port stands, and where each has its address."""
 _LAYOUTS = {
     "sock": ("sock", "u8"),
     "local_address": ("local_address", f"S{_ADDRESS_BYTES}"),
@@ -103,6 +105,23 @@ class SocketFields:
             _set_port(program, record, "local_port")
         self._write_ends(program, record, request, *_REQUEST)
 
+    def write_wanted(self, program: KernelAssembly, record: Record, address: Register) -> None:
+        """Emit what sets the other end to the one that a struct sockaddr names, IPv4's or IPv6's, in R6 to R9."""
+        if "remote_port" in self.shown:
+            program.copy_memory(R1, address, _PORT_AT, 2)
+            program.set(record, "remote_port", R1)
+        if "remote_address" not in self.shown:
+            return
+        four, end = program.make_label("four"), program.make_label("wanted")
+        program.copy_memory(R1, address, 0, 2)
+        program.jump_if(R1, "!=", socket.AF_INET6, four)
+        _copy_address(program, record, address, _SIX_AT, _ADDRESS_BYTES)
+        program.jump(end)
+        program.label(four)
+        _write_mapped(program, record, "remote_address")
+        _copy_address(program, record, address, _FOUR_AT, _FOUR_BYTES)
+        program.label(end)
+
     def _write_ends(self, program: KernelAssembly, record: Record, sock: Register, kind: str, part: str) -> None:
         for name in _PATHS.keys() & set(self.shown):
             self._write_address(program, record, name, sock, kind, part)
@@ -119,9 +138,7 @@ class SocketFields:
         other, end = program.make_label("other"), program.make_label("address")
         program.read_field(R1, sock, kind, f"{part}.skc_family")
         program.jump_if(R1, "!=", socket.AF_INET, other)
-        program.store(record.base, offset, 0, 8)
-        program.store(record.base, offset + 8, 0, 2)
-        program.store(record.base, offset + 10, 0xFFFF, 2)
+        _write_mapped(program, record, name)
         program.read_field(R1, sock, kind, four)
         program.store(record.base, offset + 12, R1, 4)
         program.jump(end)
@@ -146,6 +163,24 @@ class SocketFields:
             cookies = records["sock"].astype(np.uint64)
             keys["sock"] = Column(cookies, cookies != 0)
         return keys, attributes
+
+
+def _write_mapped(program: TaskAssembly, record: Record, name: str) -> None:
+    """Emit what stands before an IPv4 address where there is room for an IPv6 one."""
+    offset, _ = record.locate(name)
+    program.store(record.base, offset, 0, 8)
+    program.store(record.base, offset + 8, 0, 2)
+    program.store(record.base, offset + 10, 0xFFFF, 2)
+
+
+def _copy_address(program: TaskAssembly, record: Record, address: Register, offset: int, size: int) -> None:
+    """Emit what copies the bytes of an address, so far into a struct sockaddr, to the end of the other end's field."""
+    program.move(R3, address)
+    program.compute(R3, "+=", offset)
+    program.move(R2, size)
+    program.point_at(R1, record, "remote_address")
+    program.compute(R1, "+=", _ADDRESS_BYTES - size)
+    program.call("probe_read_kernel")
 
 
 def _set_port(program: TaskAssembly, record: Record, field: str) -> None:

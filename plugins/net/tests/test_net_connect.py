@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -114,6 +113,36 @@ def test_what_fails_says_how_and_what_has_no_answer_is_said_at_the_close(pair: P
     assert driver.collector.losses().is_empty
 
 
+@pytest.mark.spec("NET-1", "SRC-4")
+def test_a_call_that_fails_by_itself_is_not_abandoned(network: Network, drive_events: DriveEvents) -> None:
+    """For want of a port that is said; where another has the same two ends, that it failed; of no way there nothing."""
+    with (
+        listen(network) as listener,
+        open_socket(network, "127.0.0.1") as first,
+        open_socket(network, "127.0.0.1") as second,
+        open_socket(network, "127.0.0.1") as third,
+        open_socket(network, "127.0.0.1") as nowhere,
+    ):
+        for one in (first, third):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        first.bind(("127.0.0.1", 0))
+        port = first.getsockname()[1]
+        third.bind(("127.0.0.1", port))
+        network.write("/proc/sys/net/ipv4/ip_local_port_range", f"{port} {port}")
+        with drive_events("net.tcp.connect", bind_processes(os.getpid())) as driver:
+            first.connect(listener.getsockname())
+            assert second.connect_ex(listener.getsockname()) == errno.EADDRNOTAVAIL
+            assert third.connect_ex(listener.getsockname()) == errno.EADDRNOTAVAIL
+            assert nowhere.connect_ex(("10.77.0.1", 7)) == errno.ENETUNREACH
+            driver.sample()
+        there = listener.getsockname()[1]
+    assert [row["outcome"] for row in driver.rows] == ["established", "EADDRNOTAVAIL", "failed"]
+    assert [row.get("local_port") for row in driver.rows] == [port, None, port]
+    assert {row["remote_port"] for row in driver.rows} == {there}
+    assert driver.collector.fields()["unfinished"] == 0
+    assert driver.collector.losses().is_empty
+
+
 FAILURES = {1002: errno.ECONNREFUSED, 1003: errno.EHOSTUNREACH, 1004: errno.ETIMEDOUT}
 
 
@@ -145,23 +174,3 @@ def test_outcomes_have_the_kernels_names_where_they_have_no_own() -> None:
     assert name_outcome(7, errno.ECONNRESET) == "ECONNRESET"
     assert name_outcome(7, 4095) == "errno 4095"
     assert spell_address(bytes(15) + b"\1") == "::1"
-
-
-@pytest.mark.spec("REQ-9")
-def test_without_the_capability_connections_are_the_machines_refusal(omn: Command) -> None:
-    """It names the capability, and nothing ran."""
-    if shutil.which("setpriv") is None:
-        pytest.skip("setpriv (util-linux) is not installed here")
-    drop = ["setpriv", "--bounding-set=-bpf,-sys_admin", "--inh-caps=-bpf,-sys_admin"]
-    asked = [*omn.argv, "net.tcp.connect", "--system", "-d", "1s"]
-    refused = subprocess.run([*drop, *asked], capture_output=True, text=True, check=False)
-    assert refused.returncode == 1
-    assert "CAP_BPF" in refused.stderr
-    assert refused.stderr.rstrip().endswith("omn: this machine refused the request; nothing ran")
-
-
-def test_a_connection_of_no_interface_is_refused(omn: Command) -> None:
-    """It is the request's: a socket is bound to none."""
-    refused = omn("net.tcp.connect", "--iface", "lo", "-d", "1s")
-    assert refused.code == 2
-    assert "ask for --system" in refused.stderr

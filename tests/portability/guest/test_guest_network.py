@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -127,3 +128,52 @@ def test_connections_are_told_by_records(trace: Trace) -> None:
     assert len(whole) == len(told)
     sent_again = [row for row in retransmits.rows if row.get("remote_port") == again]
     assert {(row["state"], row["segments"], row["pid"]) for row in sent_again} == {("SYN_SENT", 1, me)}
+
+
+UNROUTED = {"10.77.0.1": "10.77.0.1", "2001:db8::1": "2001:db8::1", "::ffff:10.77.0.2": "10.77.0.2"}
+"""Addresses that a guest has no way to, and how each is shown."""
+
+
+@pytest.mark.spec("KRN-9", "NET-1", "SRC-4")
+def test_calls_that_fail_by_themselves_say_why(trace: Trace) -> None:
+    """Where the call's function is followed: no way there of either protocol, no port, beside what others answer."""
+    with trace("net.tcp.connect", bind_processes(os.getpid()), "bpf:fentry") as connects:
+        ports = [exchange("127.0.0.1"), exchange("::1")]
+        asked = {shown: ask(address, 7) for address, shown in UNROUTED.items()}
+        assert ask("::ffff:127.0.0.1", 9) == errno.ECONNREFUSED
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            there = listener.getsockname()
+            with open_again() as first:
+                first.connect(there)
+                with open_again(first.getsockname()[1]) as second:
+                    assert second.connect_ex(there) == errno.EADDRNOTAVAIL
+        connects.sample()
+    assert set(asked.values()) == {errno.ENETUNREACH}
+    outcomes = Counter((row["remote_address"], row["remote_port"], row["outcome"]) for row in connects.rows)
+    assert outcomes == Counter(
+        [
+            ("127.0.0.1", ports[0], "established"),
+            ("::1", ports[1], "established"),
+            *((shown, 7, "unreachable") for shown in asked),
+            ("127.0.0.1", 9, "refused"),
+            (*there, "established"),
+            (*there, "EADDRNOTAVAIL"),
+        ]
+    )
+    assert all(row["connect_ns"] > 0 and row["pid"] == os.getpid() for row in connects.rows)
+    assert connects.collector.fields()["unfinished"] == 0
+    assert connects.collector.losses().is_empty
+
+
+def ask(address: str, port: int) -> int:
+    """Ask for a connection, and return the errno."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as asking:
+        return asking.connect_ex((address, port))
+
+
+def open_again(port: int = 0) -> socket.socket:
+    """Open a socket at a port that another may have too."""
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    opened.bind(("127.0.0.1", port))
+    return opened
