@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from networks import Network, Pair, make_network, pair
 from omn_kernel.procfs.net import parse_protocol_pairs
 from socket_events import DriveEvents, drive_events
 
+from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes
 
 __all__ = ["drive_events", "make_network", "pair"]
@@ -90,3 +92,14 @@ def test_what_was_made_is_seen_or_said_to_be_lost(pair: Pair, drive_events: Driv
     # No record tells of a namespace, to whose count one that was taken unseen could be held.
     begun = lifetimes.collector.fields()["begun_before"] if backend == RECORDED else 0
     assert 2 * made["established"] <= opened.total() + add_lost(lifetimes) + begun
+
+
+@pytest.mark.spec("REQ-9")
+@pytest.mark.parametrize("source", ["net.tcp.connect", "net.tcp.lifetime", "net.tcp.retransmit"])
+def test_a_process_that_is_over_has_no_connections_to_tell_of(omn: Command, source: str) -> None:
+    """It is the machine's refusal, which names it, and nothing ran."""
+    with subprocess.Popen(["true"]) as over:
+        over.wait()
+    refused = omn(source, "-m", "trace", "-e", "raw", "--pid", str(over.pid), "-d", "0.1s")
+    assert refused.code == 1
+    assert f"there is no process {over.pid}" in refused.stderr
