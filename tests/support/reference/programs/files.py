@@ -42,6 +42,22 @@ def sync_often(path: str, count: int) -> Workload:
     return repeat(f"sync {count} times", body, count, until="synced", before=before)
 
 
+def write_back(path: str, size_bytes: int) -> Workload:
+    """Write so many bytes into the page cache, and sync the file's whole file system. Steps: `ready`, `written`."""
+    return make_workload(
+        f"write {size_bytes} bytes back",
+        f"""
+import ctypes
+target = os.open({path!r}, os.O_WRONLY | os.O_CREAT)
+step("ready")
+for place in range(0, {size_bytes}, 1 << 20):
+    os.pwrite(target, bytes(1 << 20), place)
+assert ctypes.CDLL(None).syncfs(target) == 0
+step("written")
+""",
+    )
+
+
 def write_together(path: str, count: int, threads: int) -> Workload:
     """Write to one file in several threads, so many times each: its lock is contended. Steps: `ready`, `written`."""
     return make_workload(
