@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,20 +26,24 @@ Records = npt.NDArray[Any]
 
 
 class Mutexes(ProbedRecords, SpanRecords):
-    """An event for each lock that is let go, and for each that is waited for or held when the window closes."""
+    """An event for each lock that is let go, and for each that is waited for or held when the window closes.
+
+    A wait that its thread did not outlive, killed or cancelled, is one too, of its time until there.
+    """
 
     sought = "function pthread_mutex_lock by its symbols"
     remedy = "ask sched.futex, which sees what any lock of a program sleeps in"
     layout = FIELDS
     began = "began_ns"
     lasted = "wait_ns"
+    _abandoned = 0
 
     def open_maps(self) -> None:
         """Open the way that records come, who waits for a mutex, and which are held."""
         super().open_maps()
         self._waiting = self.hold(TaskStates("mutex_waits", self.record))
         self._held_mutexes = self.hold(Map(MapType.HASH, "mutexes_held", KEY, self.record, MOST_HELD))
-        self._lost = self.hold(LostCounter())
+        self._lost, self._ended = self.hold(LostCounter()), self.hold(LostCounter())
 
     def choose_functions(self, target: BoundTarget) -> Chooses:
         """Choose the programs on the functions, and load what forgets threads."""
@@ -54,8 +59,19 @@ class Mutexes(ProbedRecords, SpanRecords):
             self.take_task,
             self.transport,
             self._lost,
+            self._ended,
         )
+        self.load_tracepoint("sched_process_exit", written.write_exit)
         return SameFunctions(written.list_functions())
+
+    def detach(self) -> None:
+        """Keep what has not ended, and how many threads ended as they waited."""
+        super().detach()
+        self._abandoned = self._ended.read_count()
+
+    def fields(self) -> Mapping[str, int]:
+        """Return how many events there are, and how many threads ended as they waited for a mutex or a condition."""
+        return {**super().fields(), "abandoned": self._abandoned}
 
     def get_spans(self) -> Map:
         """Return the mutexes that are held."""

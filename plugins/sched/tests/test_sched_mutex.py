@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import compile_c
+from omn_kernel.procfs.process import list_threads
 from omn_kernel.symbols.mappings import parse_mappings
 from omn_sched.mutexes import Mutexes, MutexLinks, end_at
 
@@ -118,6 +119,62 @@ int main(void) {
     _exit(0);
 }
 """
+# For each byte that it reads it cancels a thread that waits for a mutex, and one that waits for a condition, once the
+# kernel says that they sleep. The first may be cancelled anywhere, the second has what it unlocks then.
+CANCELLED = """
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static pthread_mutex_t had = PTHREAD_MUTEX_INITIALIZER, let = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+static int number;
+static void *want(void *nothing) {
+    int before;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+    __atomic_store_n(&number, gettid(), __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&had);
+    return nothing;
+}
+static void unlock(void *mutex) { pthread_mutex_unlock(mutex); }
+static void *wait(void *nothing) {
+    pthread_mutex_lock(&let);
+    pthread_cleanup_push(unlock, &let);
+    __atomic_store_n(&number, gettid(), __ATOMIC_SEQ_CST);
+    pthread_cond_wait(&never, &let);
+    pthread_cleanup_pop(1);
+    return nothing;
+}
+static int sleeps(int thread) {
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *stat = fopen(path, "r");
+    if (!stat || !fgets(text, sizeof text, stat)) return 0;
+    fclose(stat);
+    return strrchr(text, ')')[2] == 'S';
+}
+static int cancel(void *(*run)(void *)) {
+    pthread_t thread;
+    number = 0;
+    pthread_create(&thread, 0, run, 0);
+    while (!__atomic_load_n(&number, __ATOMIC_SEQ_CST) || !sleeps(number)) sched_yield();
+    pthread_cancel(thread);
+    pthread_join(thread, 0);
+    return number;
+}
+int main(void) {
+    char byte;
+    pthread_mutex_lock(&had);
+    while (read(0, &byte, 1) == 1) {
+        int first = cancel(want), second = cancel(wait);
+        printf("%p %d %d\\n", (void *)&had, first, second);
+        fflush(stdout);
+    }
+    _exit(0);
+}
+"""
 
 
 def drive(catalog: Catalog, target: BoundTarget, backend: str = "bpf:uprobe") -> Driver:
@@ -191,6 +248,22 @@ def test_conditions_let_go_and_a_mutex_locked_twice_is_one(catalog: Catalog, tmp
                 assert driver.collector.fields()["unfinished"] == 1
             else:
                 assert [row["addr"] for row in driver.rows] == [addresses[0]] * 2 + [addresses[1]]
+
+
+def test_a_thread_that_is_cancelled_as_it_waits_waited_until_its_end(catalog: Catalog, tmp_path: Path) -> None:
+    """For a mutex it is an event, which had none; a wait for a condition is none, and both are counted."""
+    path = compile_c(tmp_path, "cancelled", CANCELLED, "-O1", "-pthread")
+    with running(str(path)) as program, drive(catalog, bind_processes(program.pid)) as driver:
+        had, first, second = let_lock(program)
+        # A thread is joined a little before it is at its end.
+        while {int(first), int(second)} & set(list_threads("/", program.pid)):
+            os.sched_yield()
+        driver.sample()
+    (wait,) = [row for row in driver.rows if row["addr"] == had]
+    assert (wait["task"], wait["acquisitions"], "held_ns" in wait) == (int(first), 0, False)
+    assert wait["wait_ns"] > 0
+    fields = driver.collector.fields()
+    assert (fields["abandoned"], fields["unfinished"]) == (2, 0)
 
 
 def copy_library(folder: Path) -> Path:

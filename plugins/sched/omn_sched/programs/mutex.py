@@ -2,7 +2,8 @@
 
 A lock that a thread asks for is kept with the thread until the function returns, then under the process and the mutex
 until it is let go, when it is handed over with both times. So who asks meanwhile finds who has it. A wait for a
-condition lets its mutex go and has it again when it returns; how long it then waited for it is not known.
+condition lets its mutex go and has it again when it returns; how long it then waited for it is not known. A thread may
+end in either function, killed or cancelled: then nothing returns, and what it waited for ends with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from omn_kernel.bpf.assembly import Record
 from omn_kernel.bpf.filters import TaskFilter
 from omn_kernel.bpf.losses import LostCounter
 from omn_kernel.bpf.maps import Map
-from omn_kernel.bpf.pieces import read_clock
+from omn_kernel.bpf.pieces import measure_span, read_clock
 from omn_kernel.bpf.reading import KernelAssembly
 from omn_kernel.bpf.registers import R0, R1, R6, R7, R8, R9
 from omn_kernel.bpf.stacked import TakesTasks
@@ -53,7 +54,7 @@ _BUSY = 16
 class MutexPrograms:
     """Writes the programs on the functions. `tasks` tells whose mutexes are kept, `thread` whose alone are told of.
 
-    `lost` counts mutexes that found no room among those that are held.
+    `lost` counts mutexes that found no room among those that are held, `abandoned` threads that ended as they waited.
     """
 
     tasks: TaskFilter
@@ -63,6 +64,7 @@ class MutexPrograms:
     take_task: TakesTasks
     transport: Transport
     lost: LostCounter
+    abandoned: LostCounter
 
     def list_functions(self) -> list[UserFunction]:
         """List the programs, those that end something before those that begin it."""
@@ -149,6 +151,31 @@ class MutexPrograms:
         self._keep(program, lock)
         program.set(lock, "began_ns", 0)
         program.set(lock, "acquired_ns", 0)
+        program.label("done")
+        program.leave(0)
+
+    def write_exit(self, program: KernelAssembly) -> None:
+        """Write sched_process_exit(task): a wait for a mutex lasted until now, and one for a condition says nothing."""
+        program.move(R6, R1)
+        program.read_argument(R7, R6, 0)
+        self.waiting.look_up(program, R7)
+        program.jump_if(R0, "==", 0, "done")
+        program.move(R8, R0)
+        lock = Record(R8, self.waiting.state)
+        if self.thread is not None:
+            program.get(R1, lock, "thread")
+            program.jump_if(R1, "!=", self.thread, "done")
+        program.get(R9, lock, "began_ns")
+        with program.when(R9, "!=", 0):
+            measure_span(program, lock, R9, "wait_ns")
+            self._hand_over(program, lock)
+            program.jump("abandoned")
+        program.get(R9, lock, "acquired_ns")
+        program.jump_if(R9, "==", 0, "done")
+        program.label("abandoned")
+        program.set(lock, "began_ns", 0)
+        program.set(lock, "acquired_ns", 0)
+        self.abandoned.emit_count(program)
         program.label("done")
         program.leave(0)
 
