@@ -461,3 +461,15 @@ def test_nothing_is_left_in_the_kernel_after_a_refusal_half_way(
         enter(drive(catalog, bind_processes(os.getpid())))
     assert {kind for kind, _ in held - before} == {"prog", "map", "link"}
     assert_gone(held - before)
+
+
+def test_a_wakeup_that_switches_at_once_is_no_wait_of_the_kernels(omn: Command) -> None:
+    """Its account says 0 and the tracepoints how long it was, which the answer says of itself."""
+    nap = "import time\nfor _ in range(300): time.sleep(0.0002)"
+    ran = omn("sched.runqlat", "-m", "trace", "-e", "raw", "--format", "json", "--", sys.executable, "-c", nap)
+    assert ran.code == 0, ran.stderr
+    woken = [row["attrs"] for row in ran.result["raw"] if row["attrs"].get("wake_to_run_ns") is not None]
+    assert len(woken) >= 100
+    assert min(row["wake_to_run_ns"] for row in woken) > 0
+    assert any(row["wait_ns"] == 0 for row in woken)
+    assert any("the wait is 0" in caveat for caveat in ran.result["caveats"])
