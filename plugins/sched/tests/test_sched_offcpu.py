@@ -172,7 +172,11 @@ def test_what_was_off_queued_and_on_the_cpu_is_the_threads_life(omn: Command, tm
     # The kernel leaves what was stolen out of what a thread ran, and tells of it in ticks.
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     assert 0.99 * lived_ns - stolen_ns - tick_ns <= off_ns + queued_ns + ran_ns <= 1.01 * lived_ns
-    assert queued_ns == pytest.approx(waited_ns, rel=0.02, abs=1_000_000)
+    # Between the queue's clock and the tracepoint a host may take the cpu: records wait from the one, the kernel from
+    # the other.
+    taken_ns = stolen_ns + tick_ns if backend == RECORDED else 0
+    assert queued_ns > 0
+    assert queued_ns == pytest.approx(waited_ns, rel=0.02, abs=1_000_000 + taken_ns)
     assert sum(row["off_ns"] for row in rows if row["state"] == "interruptible") >= 0.95 * 20 * 4_000_000
 
 
