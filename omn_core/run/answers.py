@@ -46,9 +46,6 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
     except PluginError as error:  # an emit's: its request fails, and the others' results stand
         measurement.fail(str(error))
     scope = resolved.target.scope if measurement.bound is None else measurement.bound.scope
-    caveats = list(resolved.entry.caveats_of(resolved.target.kind))
-    if has_program and scope not in _OF_PROCESSES:
-        caveats.append(_PROGRAM_IS_WINDOW.format(scope=scope))
     return Result(
         resolved=resolved,
         scope=scope,
@@ -63,16 +60,8 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
             *_list_once(stages, "degradations"),
         ),
         unverified=resolved.unverified,
-        facts=(
-            *(stage.moved for stage in stages if stage.moved is not None),
-            *(() if measurement.bound is None else measurement.bound.facts),
-            *_explain_brevity(measurement, batch, window),
-            *_explain_absence(measurement, batch),
-            *_explain_mixture(resolved, kept),
-            *_explain_stack_keys(resolved, kept),
-            *_list_once(stages, "facts"),
-        ),
-        caveats=tuple(caveats),
+        facts=_list_facts(measurement, batch, kept, window),
+        caveats=_list_caveats(resolved, scope, has_program=has_program),
         fields=_add_fields([stage.ask("fields", {}) for stage in stages]),
         stopped_because=measurement.stopped_because or (_NEVER_OPENED if never_opened else None),
         row_stamp=row_stamp,
@@ -82,6 +71,27 @@ def compute_result(measurement: Measurement, registry: Registry, run: Window, *,
         target=_describe_target(measurement),
         raw=raw,
     )
+
+
+def _list_facts(measurement: Measurement, batch: Batch, kept: Batch, window: Window) -> tuple[str, ...]:
+    """List what is said of a result besides its figures: of all that was read, and of what passed the filter."""
+    stages = measurement.stages
+    return (
+        *(stage.moved for stage in stages if stage.moved is not None),
+        *(() if measurement.bound is None else measurement.bound.facts),
+        *_explain_brevity(measurement, batch, window),
+        *_explain_absence(measurement, batch),
+        *_explain_mixture(measurement.resolved, kept),
+        *_explain_stack_keys(measurement.resolved, kept),
+        *_list_once(stages, "facts"),
+    )
+
+
+def _list_caveats(resolved: ResolvedRequest, scope: str, *, has_program: bool) -> tuple[str, ...]:
+    caveats = tuple(resolved.entry.caveats_of(resolved.target.kind))
+    if has_program and scope not in _OF_PROCESSES:
+        return (*caveats, _PROGRAM_IS_WINDOW.format(scope=scope))
+    return caveats
 
 
 def _explain_brevity(measurement: Measurement, batch: Batch, window: Window) -> tuple[str, ...]:
