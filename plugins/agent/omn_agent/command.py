@@ -132,8 +132,16 @@ def record_command(
     found = find_harness(command[0]) if harness is None else Harness(harness)
     if write_hooks:
         _say(hook_file.write_hooks(found, os.environ))
-    start_beside = None if session_file is None else _plan_beside(application, session_file, found)
-    click.echo(render_published(record(Wish(found, command, label, output, _say, start_beside, telemetry))))
+    wish = Wish(
+        harness=found,
+        argv=command,
+        label=label,
+        output=output,
+        say=_say,
+        start_beside=None if session_file is None else _plan_beside(application, session_file, found),
+        has_telemetry=telemetry,
+    )
+    click.echo(render_published(record(wish)))
     return 0
 
 

@@ -83,14 +83,14 @@ class Calls(ProbedRecords, SpanRecords):
         """
         self.count_lost(self._lost, f"calls found no room among the {MOST_CALLS} that are remembered")
         self._written = CallPrograms(
-            self.tasks.filter,
-            self._depths,
-            self._calls,
-            self.take_task,
-            self.transport,
-            self._lost,
-            self._unpaired,
-            self._replaced,
+            tasks=self.tasks.filter,
+            depths=self._depths,
+            calls=self._calls,
+            take_task=self.take_task,
+            transport=self.transport,
+            lost=self._lost,
+            unpaired=self._unpaired,
+            left=self._replaced,
         )
         return self._choose
 

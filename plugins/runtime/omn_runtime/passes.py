@@ -133,12 +133,12 @@ class PassRecords(PassedPlaces, ProbedRecords):
     def make_writer(self, place: ChosenPlace) -> WritesPlace:
         """Make what writes a place's program."""
         written = RecordPrograms(
-            self.tasks.filter,
-            self.record,
-            self._of_functions,
-            self._of_marks,
-            self.take_task,
-            self.transport,
+            tasks=self.tasks.filter,
+            layout=self.record,
+            of_functions=self._of_functions,
+            of_marks=self._of_marks,
+            take_task=self.take_task,
+            transport=self.transport,
         )
         return partial(written.write_mark, place.arguments) if place.is_marked else written.write_entry
 

@@ -69,12 +69,12 @@ class FutexWaits(SpanRecords):
         """Load the programs, and what forgets threads."""
         self.load_states(self._states)
         written = FutexPrograms(
-            self.tasks,
-            self._states,
-            self.take_task,
-            self.transport,
-            self._unknown,
-            self._with_wakes,
+            tasks=self.tasks,
+            states=self._states,
+            take_task=self.take_task,
+            transport=self.transport,
+            unknown=self._unknown,
+            with_wakes=self._with_wakes,
         )
         # Without types each call has tracepoints of its own, which 32-bit code does not pass.
         calls = [name for name in list_calls(with_wakes=self._with_wakes) if is_described(f"syscalls/sys_enter_{name}")]

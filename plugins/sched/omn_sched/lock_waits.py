@@ -75,7 +75,14 @@ class LockWaits(SpanRecords):
     def write_programs(self, target: BoundTarget) -> None:
         """Load the programs, that on a wait's end first."""
         self.count_lost(self._lost, f"waits found no room among the {MOST_WAITS} that are remembered")
-        written = LockPrograms(self.tasks, self._waits, self.take_task, self.transport, self._lost, self._unknown)
+        written = LockPrograms(
+            tasks=self.tasks,
+            waits=self._waits,
+            take_task=self.take_task,
+            transport=self.transport,
+            lost=self._lost,
+            unknown=self._unknown,
+        )
         self.load_event("contention_end", written.write_end)
         self.load_event("contention_begin", written.write_begin)
 

@@ -52,14 +52,14 @@ class Mutexes(ProbedRecords, SpanRecords):
         self._thread = target.tid
         written = MutexPrograms(
             # Who has a mutex may be another thread than the one that is asked about.
-            self.tasks.filter if target.tid is None else OneProcess(target.processes[0].pid),
-            target.tid,
-            self._waiting,
-            self._held_mutexes,
-            self.take_task,
-            self.transport,
-            self._lost,
-            self._ended,
+            tasks=self.tasks.filter if target.tid is None else OneProcess(target.processes[0].pid),
+            thread=target.tid,
+            waiting=self._waiting,
+            held=self._held_mutexes,
+            take_task=self.take_task,
+            transport=self.transport,
+            lost=self._lost,
+            abandoned=self._ended,
         )
         self.load_tracepoint("sched_process_exit", written.write_exit)
         return SameFunctions(written.list_functions())

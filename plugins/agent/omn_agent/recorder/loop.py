@@ -34,7 +34,7 @@ ENDED = "harness-exit"
 STOPPED = "stopped"
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class Recorder:
     """One recording under way, of one launched harness."""
 

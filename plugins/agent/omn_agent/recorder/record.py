@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Wish:
     """What is to be recorded: a harness's command line, and how the recording is called. `say` tells a person.
 
@@ -196,15 +196,15 @@ def _launch(
         launched.abandon()
         raise
     return Recorder(
-        Places(wish.harness, plan.environment, os.getcwd()),
-        plan.has_content,
-        journal,
-        sources,
-        launched,
-        wakeup,
-        Follower(since_ns),
-        [reading],
-        beside,
+        places=Places(wish.harness, plan.environment, os.getcwd()),
+        has_content=plan.has_content,
+        journal=journal,
+        sources=sources,
+        launched=launched,
+        wakeup=wakeup,
+        follower=Follower(since_ns),
+        readings=[reading],
+        beside=beside,
     )
 
 

@@ -34,7 +34,7 @@ def lay_out(arguments: Sequence[str]) -> list[tuple[str, str]]:
     return [("caller", "u8"), *((name, "u8") for name in arguments), ("place", "u4"), ("unread", "u4")]
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class RecordPrograms:
     """Writes the programs that hand each passing over. `tasks` tells whose are kept.
 

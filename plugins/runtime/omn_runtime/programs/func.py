@@ -40,7 +40,7 @@ MOST_CALLS = 1 << 16
 """How many calls that have not returned are remembered at a time."""
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class CallPrograms:
     """Writes the programs.
 

@@ -72,7 +72,7 @@ def find_calls(*, is_compat: bool, with_wakes: bool) -> Mapping[int, int | None]
     return {number: operation for number, operation in found.items() if number is not None}
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class FutexPrograms:
     """Writes the programs on sys_enter and sys_exit. `unknown` counts waits that end and were not seen to begin."""
 

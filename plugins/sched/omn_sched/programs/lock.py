@@ -26,7 +26,7 @@ MOST_WAITS = 1 << 14
 """How many waits are remembered at a time."""
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class LockPrograms:
     """Writes the programs on contention_begin and contention_end.
 

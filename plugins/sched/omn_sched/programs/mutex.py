@@ -50,7 +50,7 @@ _TIMED_OUT = 110
 _BUSY = 16
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class MutexPrograms:
     """Writes the programs on the functions. `tasks` tells whose mutexes are kept, `thread` whose alone are told of.
 
