@@ -37,12 +37,12 @@ from omn_kernel.btf.kernel import PATH, read_kernel_btf
 from omn_kernel.btf.types import Btf
 from omn_kernel.cgroup import CgroupPlace, bind_cgroup_path
 from omn_kernel.mounts import find_tracefs
-from omn_kernel.privileges import read_privileges
 from omn_kernel.procfs.process import read_stat
 from omn_kernel.tracepoints import read_format
 
 from omn_core.api import BoundTarget, MachineRefused, ProcessHandle, Target
 
+pytestmark = pytest.mark.usefixtures("loads_programs")
 CALLS = 50
 GETPRIORITY = 140 if os.uname().machine == "x86_64" else 141
 COUNT = np.dtype([("calls", "u8")])
@@ -70,12 +70,6 @@ def types() -> Btf:
     if not os.path.exists(PATH):
         pytest.skip(f"this kernel has no {PATH}")
     return read_kernel_btf("/")
-
-
-@pytest.fixture(autouse=True)
-def _privileged() -> None:
-    if not read_privileges("/").has("bpf"):
-        pytest.skip("this process is without CAP_BPF")
 
 
 @pytest.fixture
