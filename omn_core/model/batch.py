@@ -17,6 +17,8 @@ Array = npt.NDArray[Any]
 ABSENT = -1
 """The code of a text that an event does not carry."""
 
+_CHUNK_ROWS = 16384
+
 
 class Names:
     """The run's string table: text to a small integer and back.
@@ -209,10 +211,10 @@ class Batch:
             _stacks(batches),
         )
 
-    def iter_chunks(self, rows: int = 16384) -> Iterator[Batch]:
+    def iter_chunks(self) -> Iterator[Batch]:
         """Iterate over the events in order, a bounded number of rows at a time."""
-        for start in range(0, len(self), rows):
-            yield self.select(slice(start, start + rows))
+        for start in range(0, len(self), _CHUNK_ROWS):
+            yield self.select(slice(start, start + _CHUNK_ROWS))
 
 
 def _all_or_none(arrays: Sequence[Array | None]) -> Array | None:

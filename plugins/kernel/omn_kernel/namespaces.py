@@ -195,9 +195,7 @@ def _refuse_entering(what: str) -> MachineRefused:
     return MachineRefused(f"{what} cannot be entered: {reason}", remedy)
 
 
-def open_network_file(
-    namespace: NetworkNamespace, name: str, *, many_records: bool = False, size: int = 4096
-) -> PolledFile:
+def open_network_file(namespace: NetworkNamespace, name: str, *, many_records: bool = False) -> PolledFile:
     """Open a file of /proc/net as a namespace shows it (`dev`, `snmp`, `netstat`); it stays that namespace's.
 
     /proc/net itself is the first thread's, so that the file is opened by way of the thread that entered. Raises
@@ -205,7 +203,7 @@ def open_network_file(
     """
     folder = "/proc/net" if namespace.sysroot != "/" else "/proc/thread-self/net"
     path = place(namespace.sysroot, f"{folder}/{name}")
-    return run_in_network(namespace, lambda: PolledFile(path, many_records=many_records, size=size))
+    return run_in_network(namespace, lambda: PolledFile(path, many_records=many_records))
 
 
 def open_netlink_socket(namespace: NetworkNamespace, protocol: int) -> socket.socket:
