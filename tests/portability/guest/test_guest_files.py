@@ -19,6 +19,7 @@ from omn_core.testing.workloads import spin, transfer_directly
 DISK, MOUNTED = "/dev/nvme0n2", Path("/disk")
 MIB = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE")
+ROUNDS = 5
 
 
 def find_named(rows: list[dict[str, Any]], path: Path, root: Path = Path("/")) -> list[dict[str, Any]]:
@@ -60,7 +61,11 @@ def test_each_calls_bytes_are_its_files(drive: Any, mode: str) -> None:
 
 @pytest.mark.spec("KRN-9")
 def test_each_sync_names_its_file(drive: Any) -> None:
-    """And one page that was written back is told with who asked for it."""
+    """And pages that were written back are told with who asked for them.
+
+    A worker may take pages up by itself before their sync asks for it, so that they are synced again and again: all of
+    them are told, and those that a sync asked for are its caller's.
+    """
     path = MOUNTED / "synced"
     file = os.open(path, os.O_RDWR | os.O_CREAT)
     with (
@@ -70,23 +75,26 @@ def test_each_sync_names_its_file(drive: Any) -> None:
     ):
         os.write(file, bytes(PAGE))
         os.fsync(file)
-        os.pwrite(file, bytes(3 * PAGE), 0)
-        assert ctypes.CDLL(None).syncfs(file) == 0
+        for _ in range(ROUNDS):
+            os.pwrite(file, bytes(3 * PAGE), 0)
+            assert ctypes.CDLL(None).syncfs(file) == 0
         syncs.sample()
         written.sample()
         recorded.sample()
     os.close(file)
-    assert [row["op"] for row in find_named(syncs.rows, path)] == ["fsync", "syncfs"]
+    assert [row["op"] for row in find_named(syncs.rows, path)] == ["fsync", *["syncfs"] * ROUNDS]
     rows = find_named(written.rows, path, MOUNTED)
-    assert sum(row["pages"] for row in rows) == 3
-    assert os.getpid() in {row["task"] for row in rows if row["reason"] == "sync"}
-    asked = [row for row in recorded.rows if row["reason"] == "sync" and row.get("task") == os.getpid()]
-    assert sum(row["pages"] for row in asked) >= 3
+    assert sum(row["pages"] for row in rows) == 3 * ROUNDS
+    (device,) = {row["dev"] for row in rows}
+    told = [row for row in recorded.rows if row["dev"] == device]
+    assert sum(row["pages"] for row in told) >= 3 * ROUNDS
+    for seen in (rows, told):
+        assert sum(row["pages"] for row in seen if (row["reason"], row.get("task")) == ("sync", os.getpid())) >= 3
 
 
 @pytest.mark.spec("KRN-9")
 def test_direct_transfers_are_the_programs(drive: Any, workload: Callable[[Workload], Running]) -> None:
-    """To the byte and to the request, in each direction."""
+    """To the byte and to the request, in each direction; the device counted no other."""
     child = workload(transfer_directly(DISK, 64 << 10, reads=64, writes=32))
     child.wait("ready")
     with (
@@ -99,6 +107,8 @@ def test_direct_transfers_are_the_programs(drive: Any, workload: Callable[[Workl
         (made,) = requests.sample()
     assert (moved["read_bytes"], moved["write_bytes"], moved["bytes"]) == (4 * MIB, 2 * MIB, 6 * MIB)
     assert (made["reads"], made["writes"], made["requests"]) == (64, 32, 96)
+    assert amounts.collector.losses().is_empty
+    assert requests.collector.losses().is_empty
 
 
 @pytest.mark.spec("KRN-9")
