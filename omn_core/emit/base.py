@@ -82,11 +82,14 @@ class Series:
     def spans(self) -> Array | None:
         """How long each measured event describes, nanoseconds: its `interval_ns`, of a share or another level.
 
-        None where events describe moments or occurrences. A reading over a short last interval then says less of the
-        window than one over a whole interval.
+        None where events describe moments or occurrences, and where a time is measured, which is none the more for
+        the length of its interval. A reading over a short last interval says less of the window than one over a whole
+        interval.
         """
         lengths = self.batch.attributes.get("interval_ns")
         if lengths is None or lengths.present is not None or self.adds_up or self.weights is not None:
+            return None
+        if self.unit == "ns":
             return None
         return lengths.values if self.measured is None else lengths.values[self.measured]
 

@@ -23,3 +23,9 @@ def test_what_adds_up_is_counted_once_whatever_its_interval() -> None:
     """A delta of a counter is its own amount: its mean is over readings, and its total over all."""
     figures = ask("summary", make_batch([10, 20, 30], interval_ns=LENGTHS), unit="count", adds_up=True)
     assert (figures["mean"], figures["total"]) == (20, 60)
+
+
+def test_a_time_is_not_weighed_by_its_interval() -> None:
+    """One of 100 ms counts for no more than one of 1 ms."""
+    figures = ask("summary", make_batch(LENGTHS, interval_ns=LENGTHS), unit="ns", adds_up=False)
+    assert figures["mean"] == pytest.approx(sum(LENGTHS) / len(LENGTHS))
