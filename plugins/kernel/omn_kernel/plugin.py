@@ -36,7 +36,7 @@ def omn_requirements() -> Sequence[RequirementRow]:
         RequirementRow("uprobe_multi", f"{probes}.bpf:probe_uprobe_multi"),
         RequirementRow("follower", f"{probes}.prototypes:probe_follower"),
         RequirementRow("perf", f"{probes}.events:probe_perf", r"[a-z_]+(:[A-Za-z0-9_./-]+)?", "perf:sw:page-faults"),
-        RequirementRow("pmu", f"{probes}.events:probe_pmu", r"[A-Za-z0-9_.-]+", "pmu:msr"),
+        RequirementRow("pmu", f"{probes}.events:probe_pmu", r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?", "pmu:msr:tsc"),
         RequirementRow("cgroup2", f"{probes}.files:probe_cgroup2", r"[a-z0-9._]+:\S+", "cgroup2:memory.stat:pswpin"),
         RequirementRow("cgroup1", f"{probes}.files:probe_cgroup1", r"[a-z0-9_]+", "cgroup1:memory"),
         RequirementRow("psi", f"{probes}.files:probe_psi"),

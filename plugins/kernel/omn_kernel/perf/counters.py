@@ -57,7 +57,7 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
 
     def open_files(self, target: BoundTarget) -> None:
         """Open every event wherever the target is. Raises MachineRefused where one cannot be opened."""
-        events = {name: get_event(spelled) for name, spelled in self._choose_events().items()}
+        events = self.find_events()
         is_held = self.resolved.begins_held(target)
 
         def make(event: PerfEvent, is_user_only: bool) -> EventAttributes:
@@ -81,12 +81,20 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
         shown = {name: spelled for name, spelled in self.events.items() if self.resolved.shows(name)}
         return shown or self.events
 
+    def find_events(self) -> Mapping[str, PerfEvent]:
+        """Return what is counted, by the names of attributes: of what `events` spells. Raises MachineRefused."""
+        return {name: get_event(spelled) for name, spelled in self._choose_events().items()}
+
+    def find_cpus(self, target: BoundTarget) -> Sequence[int]:
+        """Return the cpus on which a target that is no process is counted; none for all that are online."""
+        return target.cpus
+
     def _open_counters(self, target: BoundTarget, openers: Sequence[EventOpener]) -> Counters:
         if target.processes:
             return TaskCounters(target, openers, self.context.sysroot)
         if target.place is not None:
             return CgroupCounters(target, openers)
-        return CpuCounters(target.cpus, openers, self.misses)
+        return CpuCounters(self.find_cpus(target), openers, self.misses)
 
     def read(self) -> list[Row]:
         """Read every counter once. Raises TargetGone when nothing is left that could count."""
@@ -100,7 +108,7 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
         rows = content
         if isinstance(self._counters, CpuCounters) and not self.resolved.is_divided_by("cpu"):
             rows = [Row({}, None, {name: _add([row.counted[name] for row in content]) for name in self._openers})]
-        self._note(rows)
+        self.note(rows)
         keys = {name: [row.keys[name] for row in rows] for name in (rows[0].keys if rows else ())}
         return Rows.of_each([{**self.make_amounts(row), **self._name(row)} for row in rows], keys)
 
@@ -118,7 +126,7 @@ class CounterCollector(PolledCollector[Sequence[Row]], ABC):
             amounts[self.oncpu] = first.enabled_ns
         return amounts
 
-    def _note(self, rows: Sequence[Row]) -> None:
+    def note(self, rows: Sequence[Row]) -> None:
         """Keep what the events counted and for how long, and count the readings that tell nothing."""
         for row in rows:
             for name, counted in row.counted.items():

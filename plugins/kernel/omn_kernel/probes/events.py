@@ -14,6 +14,7 @@ from omn_kernel.perf.attributes import EventAttributes, Place, open_event
 from omn_kernel.perf.cgroups import find_cgroup_folder
 from omn_kernel.perf.events import PerfEvent, Raised, find_event
 from omn_kernel.perf.paranoia import describe_paranoia
+from omn_kernel.perf.units import find_unit_cpus, read_unit_event
 from omn_kernel.privileges import refuse_permission
 from omn_kernel.probes.tracepoints import read_tracepoint_id, read_unit_type
 from omn_kernel.sysfs import read_cpus
@@ -153,11 +154,19 @@ def probe_uprobe(_need: Need, context: ProbeContext) -> Probe:
 
 
 def probe_pmu(need: Need, context: ProbeContext) -> Probe:
-    """Answer `pmu:msr`: whether the kernel lists that unit."""
+    """Answer `pmu:msr`: whether the kernel lists that unit; `pmu:msr:tsc`: whether that event of it opens on a cpu."""
+    unit, _, name = need.argument.partition(":")
     try:
-        read_unit_type(context.sysroot, need.argument)
+        if not name:
+            read_unit_type(context.sysroot, unit)
+            return AVAILABLE
+        event = read_unit_event(context.sysroot, unit, name).event
+        cpus = find_unit_cpus(context.sysroot, unit)
     except FileNotFoundError:
-        return Probe(State.MISSING, f"this machine has no performance unit {need.argument}")
-    except (OSError, ValueError) as error:
-        return Probe(State.UNKNOWN, f"the performance unit {need.argument} cannot be read: {error}")
-    return AVAILABLE
+        lacking = f"event {name} of a performance unit {unit}" if name else f"performance unit {unit}"
+        return Probe(State.MISSING, f"this machine has no {lacking}")
+    except (OSError, ValueError, KeyError) as error:
+        return Probe(State.UNKNOWN, f"the performance unit {unit} cannot be read: {error}")
+    if context.sysroot not in ("/", ""):
+        return Probe(State.MISSING, "perf events are this machine's, and a folder stands in for it")
+    return _open_at(event, Place(cpu=cpus[0] if cpus else _first_cpu(context)))
