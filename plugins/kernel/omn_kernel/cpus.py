@@ -10,12 +10,20 @@ from omn_core.api import BoundTarget, MachineRefused
 from omn_kernel.counters import Accounts, Growth, Misses
 from omn_kernel.polled import PolledFile, place, raise_descriptor_limit, restore_descriptor_limit
 from omn_kernel.polling import PolledCollector
-from omn_kernel.sysfs import parse_number_list
+from omn_kernel.sysfs import parse_number_list, read_cpus
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
 
 FOLDER = "/sys/devices/system/cpu"
 """Where sysfs keeps a folder for each cpu, and which of them are online."""
+
+
+def get_cpus(target: BoundTarget) -> tuple[int, ...]:
+    """Return the cpus that a target names, else all that may be. Raises MachineRefused for one that is offline."""
+    online = read_cpus("/", "online")
+    if offline := [str(cpu) for cpu in target.cpus if cpu not in online]:
+        raise MachineRefused(f"cpu {', '.join(offline)} is offline")
+    return tuple(target.cpus) or read_cpus("/", "possible")
 
 
 class CpuPresence:

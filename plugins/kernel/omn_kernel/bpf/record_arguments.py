@@ -69,6 +69,8 @@ RECORDED = {
     "block_rq_merge": Recorded("block", {}),
     "block_rq_complete": Recorded("block", {}),
     "cpu_idle": Recorded("power", {0: "state", 1: "cpu_id"}),
+    "cpu_frequency": Recorded("power", {0: "state", 1: "cpu_id"}),
+    "cdev_update": Recorded("thermal", {1: "target"}),
     "inet_sock_set_state": Recorded("sock", {0: "skaddr", 1: "oldstate", 2: "newstate"}),
     "tcp_destroy_sock": Recorded("tcp", {0: "skaddr"}),
     "tcp_rcv_space_adjust": Recorded("tcp", {0: "skaddr"}),

@@ -12,12 +12,13 @@ import numpy.typing as npt
 from omn_core.api import Batch, ResolvedRequest, RunContext
 from omn_kernel.bpf.maps import Map
 from omn_kernel.bpf.stacked import StackedRecords
+from omn_kernel.bpf.streaming import StreamCollector
 
 Records = npt.NDArray[Any]
 
 
-class SpanRecords(StackedRecords, ABC):
-    """A collector of spans of a task's time. What has begun stands in a map, as the record that it will be.
+class Spans(StreamCollector, ABC):
+    """A collector of spans of time. What has begun stands in a map, as the record that it will be.
 
     `began` is the field of when it did, 0 for what has not, and `lasted` that of its nanoseconds. What has not ended
     when the window closes is an event of its time until there, and is counted.
@@ -73,3 +74,7 @@ class SpanRecords(StackedRecords, ABC):
     def fields(self) -> Mapping[str, int]:
         """Return how many events were delivered, and how many of them had not ended when the window closed."""
         return {**super().fields(), "unfinished": self._unfinished}
+
+
+class SpanRecords(Spans, StackedRecords, ABC):
+    """A collector of spans of a task's time."""
