@@ -66,8 +66,14 @@ def test_a_target_that_it_does_not_serve_is_the_requests(name: str) -> None:
     "name", [name for name, (_, one) in ROWS.items() if any(need.kind in ("btf", "tp") for need in one.requires)]
 )
 def test_what_the_kernel_does_not_tell_is_the_machines(sysroot: Sysroot, name: str) -> None:
-    """A machine that publishes no types and has no tracefs mounted, in the mechanism's own words."""
+    """A machine that publishes no types and has no tracefs mounted, in the mechanism's own words.
+
+    Its clocks change and it can be cooled, so that nothing else is in the way.
+    """
     sysroot.write("proc/self/mountinfo", "23 1 0:21 / /proc rw - proc proc rw\n")
+    sysroot.write("sys/devices/system/cpu/cpufreq/policy0/stats/total_trans", "1\n")
+    for file, content in {"type": "Processor", "cur_state": "0"}.items():
+        sysroot.write(f"sys/class/thermal/cooling_device0/{file}", f"{content}\n")
     entry, backend = ROWS[name]
     kinds = entry.targets_of(backend)
     target = make_target("system" if "system" in kinds else "pid")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from omn_core.catalog.load import load_catalog
 from omn_core.errors import Refused
@@ -23,7 +24,7 @@ ROWS = {
     if (entry.id, backend.id) in REGISTRY.collectors and any("bpf_prog:" in need.text for need in backend.requires)
 }
 """The collected mechanisms whose programs the kernel is asked to load."""
-ALWAYS_THERE = {"system": "", "cpu": "0", "cgroup": "/", "dev": "", "iface": "lo"}
+ALWAYS_THERE: dict[str, Any] = {"system": "", "cpu": (0,), "cgroup": "/", "dev": "", "iface": "lo"}
 
 
 def ask(entry: Entry, backend: Backend, target: Target) -> Request:

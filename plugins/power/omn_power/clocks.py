@@ -20,7 +20,7 @@ from omn_core.api import BoundTarget
 from omn_power.policies import POLICIES, list_policies, read_policy
 
 Content = TypeVar("Content")
-_HZ_PER_KHZ = 1000
+HZ_PER_KHZ = 1000
 
 
 class Clocks(PolledCollector[Content], ABC, Generic[Content]):
@@ -65,7 +65,7 @@ class PolicyClocks(Clocks[dict[int, int | None]], ABC):
 
     def _read_clock(self, policy: str) -> int | None:
         try:
-            return int(read_file(self.context.sysroot, f"{POLICIES}/{policy}/{self.file}")) * _HZ_PER_KHZ
+            return int(read_file(self.context.sysroot, f"{POLICIES}/{policy}/{self.file}")) * HZ_PER_KHZ
         except OSError as error:
             self.misses.note(f"{self.file} of {policy}: {error.strerror}")
         except ValueError:

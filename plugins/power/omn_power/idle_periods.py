@@ -15,7 +15,7 @@ from omn_power.idle_states import ResidencyRows, read_state_names
 from omn_power.programs.cstate import STATES, IdlePeriods
 
 
-class IdleEvents(ProgramCollector):
+class IdleSums(ProgramCollector):
     """A row for each cpu and each state that is asked for; what is not told apart is one row of all together."""
 
     _unknown = 0

@@ -22,14 +22,17 @@ _NS_PER_US = 1000
 
 @attrs.define
 class Residency:
-    """Time that some cpus were in some states in one interval: how many cpus, and how long the interval was."""
+    """Time that some cpus were in some states in one interval: which cpus, and how long the interval was.
+
+    `entries` is None where nobody counts them.
+    """
 
     length_ns: int
     cpus: set[int] = attrs.field(factory=set)
     time_ns: int = 0
-    entries: int = 0
+    entries: int | None = None
 
-    def to_attributes(self) -> dict[str, int | float]:
+    def to_attributes(self) -> dict[str, int | float | None]:
         """Return the attributes of its row. A share is one at most: a period counts at its end, whenever it began."""
         return {
             "residency": min(self.time_ns / (self.length_ns * len(self.cpus)), 1.0),
@@ -57,7 +60,8 @@ def compute_residencies(
             part = parts.setdefault(key, Residency(growth.length_ns))
             part.cpus.add(cpu)
             part.time_ns += growth.by[f"{folder}/time"] * ns_per_unit
-            part.entries += growth.by.get(f"{folder}/usage", 0)
+            if f"{folder}/usage" in growth.by:
+                part.entries = (part.entries or 0) + growth.by[f"{folder}/usage"]
     return parts
 
 

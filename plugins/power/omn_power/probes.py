@@ -10,6 +10,7 @@ from omn_kernel.privileges import explain, read_privileges
 from omn_kernel.procfs.cpuinfo import parse_cpu_clocks
 
 from omn_core.api import AVAILABLE, Need, Probe, ProbeContext, State
+from omn_power.cooling_devices import iter_cooling
 from omn_power.policies import POLICIES, list_policies
 from omn_power.rapl import POWERCAP, list_zones
 from omn_power.sensors import THERMAL, list_sensors
@@ -99,6 +100,14 @@ def probe_thermal_throttle(_need: Need, context: ProbeContext) -> Probe:
     ):
         return AVAILABLE
     return Probe(State.MISSING, f"no cpu here counts how often its heat slowed it ({CPUS}/cpu0/{name} is not there)")
+
+
+def probe_cooling(_need: Need, context: ProbeContext) -> Probe:
+    """Answer `cooling`: the kernel can slow some processor for its heat, whether or not it ever has."""
+    if any(iter_cooling(context.sysroot)):
+        return AVAILABLE
+    absent = f"{THERMAL}/cooling_device0 is not there, or slows none"
+    return Probe(State.MISSING, f"the kernel has no way to slow a processor for its heat here ({absent})")
 
 
 def probe_battery(_need: Need, context: ProbeContext) -> Probe:

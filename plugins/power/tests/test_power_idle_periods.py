@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from event_backends import EACH_BACKEND
 from omn_kernel.cpus import FOLDER
 from omn_kernel.sysfs import read_cpus
-from omn_power.idle_periods import IdleEvents
+from omn_power.idle_events import IdleEvents
+from omn_power.idle_periods import IdleSums
 from omn_power.idle_states import read_state_names
+from omn_power.idle_trace import compute_lengths
 
 from omn_core.api import Target
 from omn_core.model.catalog import Catalog
@@ -59,7 +63,7 @@ def test_each_period_is_one_that_cpuidle_counts(catalog: Catalog, backend: str) 
     resolved = resolve_onto(catalog.entries["power.cstate"], backend, Target("system"), keys=("cpu",), interval_ns=1)
     began_ns = time.monotonic_ns()
     outer = {cpu: read_awake(cpu) for cpu in cpus}
-    with Driver(IdleEvents(), resolved, bind_machine()) as driver:
+    with Driver(IdleSums(), resolved, bind_machine()) as driver:
         inner = {cpu: read_awake(cpu) for cpu in cpus}
         for _ in range(_MOST_NAPS):
             time.sleep(0.01)
@@ -88,8 +92,51 @@ def test_states_are_named_as_their_driver_names_them(catalog: Catalog) -> None:
         pytest.skip("no cpu here has idle states")
     target = Target("cpu", (cpu,))
     resolved = resolve_onto(catalog.entries["power.cstate"], "bpf:raw_tp", target, keys=("cpu", "power.state"))
-    with Driver(IdleEvents(), resolved, bind_machine(cpu)) as driver:
+    with Driver(IdleSums(), resolved, bind_machine(cpu)) as driver:
         rows = driver.sample()
     assert [(row["cpu"], row["power.state"]) for row in rows] == [(cpu, name) for name in names]
     assert all(0 <= row["residency"] <= 1 for row in rows)
     assert driver.collector.losses().dropped == 0
+
+
+@pytest.mark.spec("PWR-1", "SRC-7")
+@pytest.mark.parametrize("backend", EACH_BACKEND)
+def test_each_period_is_an_event_of_its_own(catalog: Catalog, backend: str) -> None:
+    """Of each cpu as many as cpuidle counts, none over another, each with its state and its share of the time since.
+
+    What is on at the close ends there, and is none that cpuidle counted.
+    """
+    cpus = [cpu for cpu in read_cpus("/", "online") if read_state_names("/", cpu)]
+    if not cpus:
+        pytest.skip("no cpu here has idle states")
+    resolved = resolve_onto(catalog.entries["power.cstate"], backend, Target("system"), mode="trace", keys=("cpu",))
+    outer = {cpu: read_awake(cpu) for cpu in cpus}
+    with Driver(IdleEvents(), resolved, bind_machine()) as driver:
+        inner = {cpu: read_awake(cpu) for cpu in cpus}
+        for _ in range(_MOST_NAPS):
+            time.sleep(0.01)
+            inside = {cpu: read_awake(cpu) for cpu in cpus}
+            if inside != inner:
+                break
+        driver.sample()
+    around = {cpu: read_awake(cpu) for cpu in cpus}
+    if inside == inner:
+        pytest.skip("no cpu idled here meanwhile")
+    unfinished, skipped = driver.collector.fields()["unfinished"], driver.collector.losses().skipped
+    for cpu in cpus:
+        rows = [row for row in driver.rows if row["cpu"] == cpu]
+        least, most = inside[cpu][1] - inner[cpu][1], around[cpu][2] - outer[cpu][2]
+        assert least - skipped <= len(rows) <= most + unfinished
+        for row, following in pairwise(rows):
+            assert following["ts_ns"] - following["interval_ns"] == row["ts_ns"]
+            assert 0 <= following["time_ns"] <= following["interval_ns"]
+        assert {row.get("power.state") for row in rows} <= {None, *read_state_names("/", cpu).values()}
+        assert all(row["residency"] == row["time_ns"] / row["interval_ns"] for row in rows)
+
+
+def test_a_periods_share_is_of_the_time_since_its_cpus_last() -> None:
+    """The first's since the program came; two cpus' periods lie between each other."""
+    cpus = np.array([0, 1, 0, 1, 1], np.uint32)
+    ends = np.array([110, 130, 150, 151, 151])
+    assert compute_lengths(cpus, ends, 100).tolist() == [10, 30, 40, 21, 1]
+    assert compute_lengths(cpus[:0], ends[:0], 100).tolist() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -41,6 +42,31 @@ def test_a_cpu_idles_while_nobody_runs_there(drive: Drive, workload: Start, back
     assert 0 < rows[0]["time_ns"] <= length_ns
     # What a task ran is told by the scheduler's clock, which is within a percent of the other.
     assert rows[1]["time_ns"] <= length_ns - worked_ns + length_ns // 100
+
+
+@pytest.mark.spec("PWR-1", "KRN-9")
+@pytest.mark.parametrize("backend", ["bpf:raw_tp", "bpf:tp"])
+def test_each_idle_period_is_told_of(drive: Drive, workload: Start, backend: str) -> None:
+    """No more of a cpu, and no longer together, than are summed around it; one follows the other."""
+    child = workload(SPIN)
+    child.wait("ready")
+    child.release()
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {0})
+    try:
+        with drive("power.cstate", "bpf:raw_tp", bind_machine(), "cpu") as summed:
+            with drive("power.cstate", backend, bind_machine(0), "cpu", mode="trace") as traced:
+                for _ in range(20):
+                    time.sleep(0.01)
+                traced.sample()
+            rows = {row["cpu"]: row for row in summed.sample()}
+    finally:
+        os.sched_setaffinity(0, own)
+    whole = [row for row in traced.rows if "power.state" in row]
+    assert 0 < len(whole) <= rows[0]["entries"]
+    assert 0 < sum(row["time_ns"] for row in whole) <= rows[0]["time_ns"]
+    for row, following in pairwise(traced.rows):
+        assert following["ts_ns"] - following["interval_ns"] == row["ts_ns"]
 
 
 def read_run_ns(pid: int) -> int:

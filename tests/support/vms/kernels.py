@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -34,8 +35,8 @@ _FRESH_S = 24 * 3600
 _PACKAGE = r"linux-(image|binary)-({series}\.\d[\w.+~-]*)-cloud-amd64"
 """What a kernel's package is called. From 7.x on Debian has the kernel itself in linux-binary."""
 
-MODULES = ("inet_diag", "tcp_diag", "udp_diag")
-"""What guests load, in this order: Debian builds the listing of sockets as modules."""
+MODULES = ("inet_diag", "tcp_diag", "udp_diag", "cpufreq_userspace", "acpi-cpufreq")
+"""What guests load, in this order: Debian builds the listing of sockets as modules, and what sets cpus' clocks."""
 
 _KEY = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _LEAST_KERNEL_BYTES = 1 << 20
@@ -96,9 +97,14 @@ def _is_fresh(known: Mapping[str, str] | None) -> bool:
 
 
 def _find_kept(known: Mapping[str, str] | None, cache: Path) -> Path | None:
-    """Find the folder in which the kernel and its modules are kept; it is there whole or not at all."""
-    path = None if known is None else cache / known["sha256"]
+    """Find the folder in which the kernel and its modules are kept: those that guests load now."""
+    path = None if known is None else _name_folder(known, cache)
     return path if path is not None and path.is_dir() else None
+
+
+def _name_folder(known: Mapping[str, str], cache: Path) -> Path:
+    """Name the folder of a kernel and its modules, which is there whole or not at all."""
+    return cache / f"{known['sha256']}-{zlib.crc32(' '.join(MODULES).encode()):08x}"
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -193,7 +199,7 @@ def _get_kernel(known: Mapping[str, str], series: str, cache: Path) -> Kernel:
     """Return the kernel as it is kept, downloaded and taken out of its packages where it is not."""
     folder = _find_kept(known, cache)
     if folder is None:
-        folder = cache / known["sha256"]
+        folder = _name_folder(known, cache)
         options = _make_options({SERIES[series]}, cache)
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             packages = [known["package"], *([known["modules"]] if "modules" in known else [])]
