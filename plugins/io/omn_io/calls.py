@@ -24,8 +24,10 @@ class Transfers(ChosenCollector):
     """Each call that reads or writes, or the sums of them."""
 
     def choose(self, resolved: ResolvedRequest) -> FileCallRecords | FileCallRows:
-        """Choose sums in the kernel for a count."""
-        return FileCallRows(TRANSFERS) if resolved.mode == "count" else FileCallRecords(TRANSFERS)
+        """Choose sums in the kernel for a count that no stacks divide."""
+        adds_up = resolved.mode == "count" and not resolved.stack_keys
+        self.reads_between = not adds_up
+        return FileCallRows(TRANSFERS) if adds_up else FileCallRecords(TRANSFERS)
 
 
 class Syncs(FileCallRecords):

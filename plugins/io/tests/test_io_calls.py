@@ -95,6 +95,18 @@ void _start(void) {
     call(1, 0, 0, 0);
 }
 """
+# Writes to standard error from two functions, without the C library's own between.
+TWO_WRITERS = """
+#define own __attribute__((noinline, noclone))
+#define PUT(text) long put; __asm__ volatile( \\
+    "syscall" : "=a"(put) : "0"(1L), "D"(2L), "S"(text), "d"(sizeof(text) - 1) : "rcx", "r11", "memory")
+own void fill(void) { PUT("eleven more"); }
+own void mark(void) { PUT("five!"); }
+int main(void) {
+    for (int round = 0; round < 30; round++) fill();
+    for (int round = 0; round < 7; round++) mark();
+}
+"""
 
 
 def drive(catalog: Catalog, source: str, target: BoundTarget, *keys: str, backend: str = TYPED, **asked: Any) -> Driver:
@@ -298,6 +310,19 @@ def test_calls_of_32_bit_code_are_counted(omn: Command, tmp_path: Path) -> None:
     counted = {tuple(one["key"].values()): one["emits"]["count"] for one in ran.result["series"]}
     assert counted["i386:write", str(out)]["value"] == 77
     assert counted["i386:write", str(out)]["events"] == 7
+
+
+@pytest.mark.spec("EVT-6")
+def test_a_count_divides_by_the_functions_that_call(omn: Command, tmp_path: Path) -> None:
+    """Sums that the kernel makes have no stacks, so that each call is taken where functions are asked for."""
+    program = compile_c(tmp_path, "writers", TWO_WRITERS, "-O1", "-fno-omit-frame-pointer")
+    asked = ["io.syscall", "-m", "count", "-e", "count", "--keys", "func", "--filter", "func in ('fill', 'mark')"]
+    ran = omn(*asked, "--format", "json", "--", str(program))
+    counts = {row["key"]["func"]: row["emits"]["count"] for row in ran.result["series"]}
+    assert {func: (count["events"], count["value"]) for func, count in counts.items()} == {
+        "fill": (30, 330),
+        "mark": (7, 35),
+    }
 
 
 def test_a_thread_is_told_from_all_others(catalog: Catalog) -> None:

@@ -201,8 +201,9 @@ class Passes(ChosenCollector):
     has_functions = True
 
     def choose(self, resolved: ResolvedRequest) -> PassRecords | PassRows:
-        """Choose rows for a count that no argument divides, else records."""
-        is_counted = resolved.mode == "count" and not any(resolved.is_divided_by(name) for name in ARGUMENTS)
+        """Choose rows for a count that neither arguments nor stacks divide, else records."""
+        divides = resolved.stack_keys or any(resolved.is_divided_by(name) for name in ARGUMENTS)
+        is_counted = resolved.mode == "count" and not divides
         self.reads_between = not is_counted
         made = PassRows if is_counted else PassRecords
         return made(is_multi=self.is_multi, has_functions=self.has_functions)

@@ -139,6 +139,15 @@ def test_a_stack_is_of_who_called_or_of_where_the_place_stands(omn: Command, pro
     assert frames == {"step": {("walk", "begin")}, "own:step": {("step", "walk")}}
 
 
+@pytest.mark.spec("EVT-6")
+def test_a_count_divides_by_where_places_stand(omn: Command, program: Path) -> None:
+    """Numbers that the kernel adds up have no stacks, so that each passing is taken where functions are asked for."""
+    asked = ["-m", "count", "-e", "count", "--keys", "func", "--", str(program)]
+    result = pass_places(omn, "function == 'own:step'", *asked)
+    counts = {row["key"]["func"]: row["emits"]["count"]["value"] for row in result["series"]}
+    assert counts == {"step": 500}
+
+
 @pytest.mark.spec("RTM-1")
 def test_a_running_program_is_told_while_somebody_looks(catalog: Catalog, program: Path) -> None:
     """Its counter is one while it is measured, zero before and after, and it passes the place by that alone."""

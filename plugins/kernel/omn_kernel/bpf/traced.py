@@ -239,13 +239,14 @@ def make_label(label: Label, values: npt.NDArray[Any], names: Names) -> Column:
 def can_add_up(resolved: ResolvedRequest, measured: tuple[str, ...]) -> bool:
     """Return whether the kernel can add up all that a request asks: figures of sums, or nothing but histograms.
 
-    A filter on what is measured, or an emit by it, needs each event, but where what an interval added up to is asked.
+    A filter on what is measured, or an emit by it, needs each event, but where what an interval added up to is asked,
+    and so does what is read from events' stacks.
     """
     if resolved.mode == "poll":
         return True
     asked = {*resolved.filter_fields, *(emit.attribute for emit in resolved.emits)}
     is_of_sums = resolved.mode == "count" or {emit.name for emit in resolved.emits} == {"hist"}
-    return is_of_sums and asked.isdisjoint(measured)
+    return is_of_sums and asked.isdisjoint(measured) and not resolved.stack_keys
 
 
 class TracedEvents(ChosenCollector):
