@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from omn_core.model.result import Cost
 
 CHECK_INTERVAL_NS = 100_000_000
-"""How often a budget is weighed."""
+"""How often a budget is weighed, at most."""
+
+MOST_INTERVAL_NS = 1_000_000_000
+"""How often at least."""
+
+WEIGHING_SHARE = 0.1
+"""How much of what a run may spend goes into weighing it, as long as the rest of what it spends is within its share."""
 
 SLACK_NS = 10_000_000
 """How much more than its share a run must have spent before anything is stopped: less is the cost of beginning."""
@@ -85,11 +91,16 @@ class Budget:
     stops: list[Stop] = attrs.field(factory=list)
     passed: list[str] = attrs.field(factory=list)
     _base: Weighed = Weighed(0, 0)
+    _based_ns: int = 0
+    _weighing_ns: int = 0
 
     def open(self, opened_ns: int) -> None:
         """Begin to weigh, as the window opens."""
         self.opened_ns, self.due_ns = opened_ns, opened_ns + CHECK_INTERVAL_NS
-        self._base = Weighed(self.clock(), 0)
+        self._rebase(Weighed(self.clock(), 0), opened_ns)
+
+    def _rebase(self, weighed: Weighed, now_ns: int) -> None:
+        self._base, self._based_ns, self._weighing_ns = weighed, now_ns, 0
 
     def hold(self, now_ns: int) -> list[_Read]:
         """Weigh what was spent, where that is due, and act on the request that spent most. Returns what was read.
@@ -99,7 +110,7 @@ class Budget:
         if now_ns < self.due_ns:
             return []
         self.due_ns = now_ns + CHECK_INTERVAL_NS
-        weighed = self._weigh(now_ns)
+        weighed = self._weigh_and_pause(now_ns)
         open_ones = [one for one in self.measurements if one.is_open and one.gone_ns is None and one.is_awaited]
         if weighed is None or not open_ones:
             return []
@@ -112,8 +123,24 @@ class Budget:
         elif excess_ns >= SLACK_NS:
             read = self._stop(dearest, over)
         if read:
-            self._base = self._weigh(time.monotonic_ns()) or weighed
+            after_ns = time.monotonic_ns()
+            self._rebase(self._weigh(after_ns) or weighed, after_ns)
         return read
+
+    def _weigh_and_pause(self, now_ns: int) -> Weighed | None:
+        """Weigh, and put the next check off where weighing itself would take much of what may be spent."""
+        begun_ns = self.clock()
+        weighed = self._weigh(now_ns)
+        took_ns = self.clock() - begun_ns
+        self._weighing_ns += took_ns
+        if weighed is not None:
+            over = weighed.since(self._base)
+            allowed_ns = self.percent / 100 * max(over.work_ns, 0)
+            # A run that is over its share for anything else is watched closely.
+            if over.spent_ns - self._weighing_ns <= allowed_ns:
+                pause_ns = took_ns * (now_ns - self._based_ns) / (WEIGHING_SHARE * max(allowed_ns, 1))
+                self.due_ns = now_ns + int(min(max(pause_ns, CHECK_INTERVAL_NS), MOST_INTERVAL_NS))
+        return weighed
 
     def _weigh(self, now_ns: int) -> Weighed | None:
         """Read what was spent and used so far; None where what was used is not known."""

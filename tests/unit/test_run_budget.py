@@ -228,3 +228,36 @@ def test_a_programs_children_are_in_what_a_budget_is_of() -> None:
     child = Workload("child", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPINNER.source!r}])")
     budget = get_budget(run_alone("Dear", 500.0, child))
     assert (budget["stopped"], budget["within"]) == (False, True)
+
+
+@attrs.define
+class Scale:
+    """A target that uses a tenth of each nanosecond, of which a reading takes omn 0.4 ms, and what else omn spends."""
+
+    else_percent: float
+    now_ns: int = 0
+    weighed: int = 0
+
+    def read_ns(self) -> int:
+        self.weighed += 1
+        return self.now_ns // 10
+
+    def read_spent(self) -> int:
+        return int(self.else_percent / 100 * self.now_ns // 10) + self.weighed * 400_000
+
+    def count_weighings(self, percent: float) -> int:
+        """Let twenty seconds pass, and return how often they were weighed."""
+        held = budget.Budget(percent, [self], [], {}, make_registry(), self.read_spent)  # type: ignore[list-item]
+        held.open(0)
+        while held.due_ns < 20_000 * MS:
+            self.now_ns = held.due_ns
+            held.hold(self.now_ns)
+        return self.weighed
+
+
+@pytest.mark.spec("CST-3")
+def test_weighing_takes_little_of_what_may_be_spent() -> None:
+    """A tenth, so that a budget is not spent on being weighed; what is over for anything else is watched closely."""
+    assert 20 <= Scale(else_percent=1).count_weighings(2.0) <= 24
+    assert 190 <= Scale(else_percent=3).count_weighings(2.0) <= 200
+    assert 90 <= Scale(else_percent=1).count_weighings(20.0) <= 100
