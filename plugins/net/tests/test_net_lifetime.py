@@ -100,16 +100,17 @@ def test_bytes_are_exact_on_both_ends_however_a_connection_ends(
     with drive_events("net.tcp.lifetime", bind_processes(os.getpid())) as driver:
         for end, from_taken, *_ in HOW:
             asked, taken = make_ends(network, address)
-            ports.append(asked.getsockname()[1])
+            # Another listener's connection may have the port again that one had before.
+            ports.append((asked.getsockname()[1], asked.getpeername()[1]))
             move(asked, taken, ASKED)
             move(taken, asked, TAKEN)
             end(taken, asked) if from_taken else end(asked, taken)
         driver.sample()
-    ends = {"asked": "local_port", "taken": "remote_port"}
-    rows = {(row["opened"], row[ends[row["opened"]]]): row for row in driver.rows}
+    ends = {"asked": ("local_port", "remote_port"), "taken": ("remote_port", "local_port")}
+    rows = {(row["opened"], tuple(row[name] for name in ends[row["opened"]])): row for row in driver.rows}
     assert len(rows) == len(driver.rows) == 2 * len(HOW)
-    for port, (_, _, asking, asked_of, (more, less)) in zip(ports, HOW, strict=True):
-        ours, theirs = rows["asked", port], rows["taken", port]
+    for pair, (_, _, asking, asked_of, (more, less)) in zip(ports, HOW, strict=True):
+        ours, theirs = rows["asked", pair], rows["taken", pair]
         assert (ours["state"], ours["attributed"], theirs["state"], theirs["attributed"]) == (*asking, *asked_of)
         assert (ours["tx_bytes"], ours["rx_bytes"]) == (ASKED + more, TAKEN + less)
         assert (theirs["tx_bytes"], theirs["rx_bytes"]) == (TAKEN + less, ASKED + more)
