@@ -37,7 +37,7 @@ class LaunchPlan:
     """A program to launch: its path, its arguments (the name first), and where its output goes if not to omn's own.
 
     `ignored` are the signals that were ignored before omn handled them. `environment` is the program's, omn's own where
-    it is None.
+    it is None; `open_files` is its soft limit of open files, omn's where it is None.
     """
 
     path: str
@@ -46,6 +46,7 @@ class LaunchPlan:
     stderr: str | None = None
     ignored: frozenset[int] = frozenset()
     environment: Mapping[bytes, bytes] | None = None
+    open_files: int | None = None
 
 
 @attrs.define(eq=False, repr=False)
@@ -195,6 +196,8 @@ def _be_the_child(
     (mask, lent), (release, status) = changed, pipes
     try:
         give_up(lent)
+        if plan.open_files is not None:
+            linux.limit_open_files(plan.open_files)
         for target, descriptor in outputs.items():
             os.dup2(descriptor, target)
         _restore_signals(plan.ignored)

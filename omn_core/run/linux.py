@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import re
+import resource
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -209,6 +210,29 @@ def subreaper() -> Iterator[None]:
         yield
     finally:
         _prctl(_PR_SET_CHILD_SUBREAPER, int(before))
+
+
+@contextlib.contextmanager
+def raise_open_files() -> Iterator[int]:
+    """Let as many files be open inside as this process may have (RLIMIT_NOFILE's hard limit), and yield its soft limit.
+
+    The soft one, 1024 on most machines, is for programs that wait by select(2), which knows no descriptor past it: omn
+    does not, and a program that it starts has the limit that omn was started with.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError):  # a hard limit past fs.nr_open, which was lowered since
+        limit_open_files(hard)
+    try:
+        yield soft
+    finally:
+        limit_open_files(soft)
+
+
+def limit_open_files(soft: int) -> None:
+    """Set the soft limit of open files, where it is another. What is open past it stays open."""
+    now, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now != soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _prctl(option: int, argument: int) -> None:

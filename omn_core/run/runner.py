@@ -78,7 +78,9 @@ def carry_out(resolved: ResolvedSession, registry: Registry, options: RunOptions
     with contextlib.ExitStack() as stack:
         if options.become_subreaper:
             stack.enter_context(linux.subreaper())
-        this = _Run(resolved, registry, options, interrupts, Announcer(registry, resolved, options.observers))
+        open_files = stack.enter_context(linux.raise_open_files())
+        announcer = Announcer(registry, resolved, options.observers)
+        this = _Run(resolved, registry, options, interrupts, announcer, open_files)
         stack.callback(this.clean_up)
         try:
             return this.execute()
@@ -96,6 +98,7 @@ class _Run:
     options: RunOptions
     interrupts: Interrupts
     announcer: Announcer
+    open_files: int
     measurements: list[Measurement] = attrs.field(factory=list)
     bound: dict[Target, BoundTarget] = attrs.field(factory=dict)
     program: Program | None = None
@@ -144,6 +147,7 @@ class _Run:
             session.program_stdout,
             session.program_stderr,
             self.interrupts.ignored_before,
+            open_files=self.open_files,
         )
 
     def _bind_targets(self) -> None:

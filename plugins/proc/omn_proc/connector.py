@@ -168,7 +168,9 @@ class Connector:
         token = int.from_bytes(os.urandom(3), "little")
         self._send(_LISTEN, token)
         deadline = time.monotonic() + _ANSWER_S
-        while select.select([self._socket], [], [], max(deadline - time.monotonic(), 0))[0]:
+        waiting = select.poll()  # which takes descriptors past 1023, too
+        waiting.register(self._socket, select.POLLIN)
+        while waiting.poll(max(deadline - time.monotonic(), 0) * 1000):
             message = parse_message(self._receive_one() or b"")
             if message is not None and message.what == What.ANSWER and message.answers == token + 1:
                 if message.numbers[0]:
