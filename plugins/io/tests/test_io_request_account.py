@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from event_backends import EACH_BACKEND, TYPED
 from loop_devices import Loop
-from omn_io.programs.completions import Counted
+from omn_io.programs.completions import Counted, find_flags
 from omn_io.programs.request_times import RequestTimes
 from omn_io.programs.requests import RequestPrograms
 from omn_io.request_account import Moment, compute_unseen
@@ -22,8 +22,10 @@ from omn_io.requests import Requests
 from omn_kernel.block import BlockDevice
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R1, R6, R7, R8
+from omn_kernel.btf.types import Btf
 from omn_kernel.procfs.disks import SECTOR_BYTES
 from omn_kernel.targets import bind_dev
+from type_information import ENUM, INT, Maker
 
 from omn_core.api import BoundTarget, Collector, ProbeContext, RequestError, Target
 from omn_core.model.catalog import Catalog
@@ -177,6 +179,18 @@ def test_what_a_device_counted_beside_what_was_seen_is_a_least_number(
 ) -> None:
     """Nothing is made up of what may have been on either side of a reading."""
     assert compute_unseen(opening, closing) == unseen
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"), [(None, (1 << 13, 1 << 4)), ("", (1 << 8, 1 << 1)), ("rqf_flags", (1 << 8, 1 << 1))]
+)
+def test_what_is_accounted_is_told_by_the_flags_of_each_kernel(name: str | None, flags: tuple[int, int]) -> None:
+    """Numbers of their own, an enumeration without a name (Linux 6.11 and 6.12), one with a name."""
+    maker = Maker()
+    maker.add("int", INT, 4, 1 << 24 | 32)
+    if name is not None:
+        maker.add(name, ENUM, 4, maker.name("__RQF_FLUSH_SEQ"), 1, maker.name("__RQF_IO_STAT"), 8, count=2)
+    assert find_flags(Btf(maker.make())) == flags
 
 
 def test_unseen_requests_are_a_loss_where_the_target_had_some(

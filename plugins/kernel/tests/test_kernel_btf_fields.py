@@ -8,7 +8,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from omn_kernel.btf.fields import Field, FieldMissing, get_enumerator, get_fields, get_size, has_field
+from omn_kernel.btf.fields import Field, FieldMissing, find_enumerator, get_enumerator, get_fields, get_size, has_field
 from omn_kernel.btf.kernel import PATH, read_kernel_btf
 from omn_kernel.btf.types import Btf
 from type_information import ARRAY, CONST, ENUM, ENUM64, INT, PTR, TYPEDEF, UNION, Maker
@@ -37,6 +37,8 @@ def make_types() -> bytes:
     )
     maker.add("reason", ENUM, 4, maker.name("NONE"), 0, maker.name("BAD"), -1, count=2, flag=1)
     maker.add("wide", ENUM64, 8, maker.name("HUGE"), 5, 1, count=1)
+    # What a name's place is may be another's value.
+    maker.add("", ENUM, 4, maker.name("FIRST"), maker.name("OWNERLESS"), maker.name("OWNERLESS"), 8, count=2)
     return maker.make()
 
 
@@ -115,6 +117,12 @@ def test_a_name_of_an_enumeration_has_its_value(types: Btf) -> None:
         get_enumerator(types, "reason", "WORSE")
     with pytest.raises(FieldMissing, match="no such enumeration"):
         get_enumerator(types, "task", "BAD")
+
+
+def test_a_name_is_found_in_an_enumeration_without_one(types: Btf) -> None:
+    """And in one that has a name; nothing else of that name is taken for it."""
+    assert [find_enumerator(types, name) for name in ("OWNERLESS", "BAD", "HUGE")] == [8, -1, 1 << 32 | 5]
+    assert [find_enumerator(types, name) for name in ("WORSE", "pid", "reason")] == [None] * 3
 
 
 @pytest.mark.spec("SEC-4")

@@ -18,7 +18,7 @@ from omn_kernel.bpf.map_types import MapType
 from omn_kernel.bpf.maps import Map, compute_sums
 from omn_kernel.bpf.reading import KernelAssembly, TaskAssembly
 from omn_kernel.bpf.registers import R0, R1, R2, R6, R7, Register
-from omn_kernel.btf.fields import FieldMissing, get_enumerator
+from omn_kernel.btf.fields import find_enumerator
 from omn_kernel.btf.types import Btf
 
 from omn_io.programs.claimed_places import SPREADS, SPREADS_AT, compute_place
@@ -48,7 +48,7 @@ _PLACE = np.dtype([("place", np.uint32)])
 _OPENED = np.dtype([("ns", np.uint64)])
 _FLAGS = ("__RQF_IO_STAT", "__RQF_FLUSH_SEQ")
 _EARLIER_FLAGS = (13, 4)
-"""The bits of both before Linux 6.11 made an enumeration of them."""
+"""The bits of both before Linux 6.11 made an enumeration of them, which has a name since 6.13."""
 _NEVER = (1 << 64) - 1
 _STATUS, _BYTES = 1, 2
 """Arguments of block_rq_complete."""
@@ -61,10 +61,10 @@ def compute_device_place(device: int) -> int:
 
 def find_flags(types: Btf) -> tuple[int, int]:
     """Find the flags of a request that is accounted, and of one that is a part of a flush's sequence."""
-    try:
-        accounted, sequence = (get_enumerator(types, "rqf_flags", name) for name in _FLAGS)
-    except FieldMissing:
-        accounted, sequence = _EARLIER_FLAGS
+    places = [find_enumerator(types, name) for name in _FLAGS]
+    accounted, sequence = (
+        earlier if place is None else place for place, earlier in zip(places, _EARLIER_FLAGS, strict=True)
+    )
     return 1 << accounted, 1 << sequence
 
 

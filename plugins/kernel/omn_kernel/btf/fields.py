@@ -102,11 +102,25 @@ def iter_enumerators(btf: Btf, enumeration: str) -> Iterator[tuple[str, int]]:
     number = btf.find(enumeration, Kind.ENUM, Kind.ENUM64)
     if number is None:
         raise FieldMissing(enumeration, "", "this kernel has no such enumeration")
+    yield from _iter_values(btf, number)
+
+
+def _iter_values(btf: Btf, number: int) -> Iterator[tuple[str, int]]:
     is_wide, is_signed = btf.get_kind(number) == Kind.ENUM64, btf.get_flag(number)
     for name, low, high in btf.iter_parts(number):
         bits = 64 if is_wide else 32
         value = low | high << 32 if is_wide else low
         yield name, value - (1 << bits) if is_signed and value >> (bits - 1) else value
+
+
+def find_enumerator(btf: Btf, name: str) -> int | None:
+    """Find the value of a name of whichever enumeration has it, one without a name of its own too, None for none."""
+    for number in btf.iter_naming(name):
+        if btf.get_kind(number) in (Kind.ENUM, Kind.ENUM64):
+            for found, value in _iter_values(btf, number):
+                if found == name:
+                    return value
+    return None
 
 
 def get_enumerator(btf: Btf, enumeration: str, name: str) -> int:

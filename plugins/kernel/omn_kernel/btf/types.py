@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import struct
 from collections.abc import Iterator
 
 from omn_kernel.btf.index import Index
@@ -21,6 +23,7 @@ class Btf:
         sections = parse_header(content)
         self._content = content
         self._strings_at, self._strings_end = sections.strings_at, sections.strings_end
+        self._types_at, self._types_end = sections.types_at, sections.types_end
         self.words = memoryview(content)[sections.types_at : sections.types_end].cast("I")
         if index is None:
             # numpy takes longer to import than a kept index to read.
@@ -102,6 +105,19 @@ class Btf:
             name = self._get_string(self.get_word(number, place)).decode("utf-8", "replace")
             second = self.get_word(number, place + 2) if width == 3 else 0
             yield name, self.get_word(number, place + 1), second
+
+    def iter_naming(self, name: str) -> Iterator[int]:
+        """Yield the number of each type that has that name, or a part of that name, or the bytes that would say so."""
+        at = self._content.find(b"\0" + name.encode() + b"\0", self._strings_at, self._strings_end)
+        if at < 0:
+            return
+        offset = struct.pack("=I", at + 1 - self._strings_at)
+        place = self._content.find(offset, self._types_at, self._types_end)
+        while place >= 0:
+            word, beside = divmod(place - self._types_at, 4)
+            if not beside:
+                yield bisect.bisect_right(self.index.starts, word, 1) - 1
+            place = self._content.find(offset, place + 1, self._types_end)
 
     def iter_variables(self, section: int) -> Iterator[tuple[int, int]]:
         """Yield the number of each variable in a section, and where it lies there."""
