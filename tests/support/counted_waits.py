@@ -32,7 +32,8 @@ from omn_core.testing.harness import Driver, bind_processes, resolve_onto
 Rows = list[dict[str, Any]]
 
 # Its first argument says which threads there are, its second how often each waits. Each byte that is read lets them do
-# so, after which all stand still in read(2) and a line says what they counted.
+# so, after which all stand still in read(2) and a line says what they counted. Each is let go on by a gate of its own:
+# one that is done before another has begun would take the other's turn.
 _SOURCE = """
 #define _GNU_SOURCE
 #include <errno.h>
@@ -51,7 +52,7 @@ _SOURCE = """
 #include <time.h>
 #include <unistd.h>
 #define SAY 3
-static int rounds, gate[2], parked[2], there[2], back[2], asked[2], held[2], file, faults;
+static int rounds, gates[4][2], parked[2], there[2], back[2], asked[2], held[2], file, faults;
 static uint32_t word, answer;
 static long counted[SAY];
 static char *page;
@@ -59,7 +60,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void count(int what) { __atomic_add_fetch(&counted[what], 1, __ATOMIC_SEQ_CST); }
 static void let(int to[2]) { char byte = 0; if (write(to[1], &byte, 1) != 1) exit(2); }
 static void await(int from[2]) { char byte; if (read(from[0], &byte, 1) != 1) exit(2); }
-static void park(void) { let(parked); await(gate); }
+static void park(int *gate) { let(parked); await(gate); }
 static void take_turns(int priority) {
     cpu_set_t cpus, one;
     int cpu = 0;
@@ -79,54 +80,54 @@ static void change(uint32_t *at) {
     syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 static uint32_t look(uint32_t *at) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
-static void *ask(void *nothing) {
-    for (park();; park())
+static void *ask(void *gate) {
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) {
             uint32_t before = look(&answer);
             change(&word);
             while (look(&answer) == before) wait_while(&answer, before, 0);
         }
 }
-static void *reply(void *nothing) {
+static void *reply(void *gate) {
     uint32_t before = 0;
-    for (park();; park())
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) {
             while (look(&word) == before) wait_while(&word, before, 0);
             before = look(&word);
             change(&answer);
         }
 }
-static void *time_out(void *nothing) {
+static void *time_out(void *gate) {
     static uint32_t never;
     struct timespec soon = {0, 1000};
-    for (park();; park())
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds / 10; i++) wait_while(&never, 0, &soon);
 }
-static void *miss(void *nothing) {
+static void *miss(void *gate) {
     static uint32_t never;
-    for (park();; park())
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) wait_while(&never, 1, 0);
 }
-static void *serve(void *nothing) {
-    for (park();; park())
+static void *serve(void *gate) {
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) { let(there); await(back); }
 }
-static void *served(void *nothing) {
-    for (park();; park())
+static void *served(void *gate) {
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) { await(there); let(back); }
 }
-static void *nap(void *nothing) {
+static void *nap(void *gate) {
     struct timespec soon = {0, 1000};
-    for (park();; park())
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds / 10; i++) nanosleep(&soon, 0);
 }
 static void *be_woken(void *nothing) {
     take_turns(2);
     for (;;) syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, 0, 0, 0);
 }
-static void *wake(void *nothing) {
+static void *wake(void *gate) {
     take_turns(1);
-    for (park();; park())
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) counted[0] += syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 static void *want(void *nothing) {
@@ -137,9 +138,9 @@ static void *want(void *nothing) {
         pthread_mutex_unlock(&mutex);
     }
 }
-static void *have(void *nothing) {
+static void *have(void *gate) {
     take_turns(1);
-    for (park();; park())
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) {
             pthread_mutex_lock(&mutex);
             let(asked);
@@ -154,11 +155,11 @@ static void *want_file(void *nothing) {
     take_turns(2);
     for (;;) { await(asked); if (pwrite(file, "x", 1, 0) != 1) exit(2); count(0); }
 }
-static void *give_page(void *nothing) {
+static void *give_page(void *gate) {
     take_turns(1);
     struct uffd_msg message;
     struct uffdio_zeropage given = {.range = {(unsigned long)page, 4096}};
-    for (park();; park())
+    for (park(gate);; park(gate))
         for (int i = 0; i < rounds; i++) {
             madvise(page, 4096, MADV_DONTNEED);
             let(held);
@@ -176,15 +177,18 @@ static void open_page(void) {
     if (file < 0 || faults < 0 || ioctl(faults, UFFDIO_API, &api) || ioctl(faults, UFFDIO_REGISTER, &over)) exit(3);
 }
 static int begin(void *(*run)(void *), int parks) {
+    static int begun;
     pthread_t thread;
-    if (pthread_create(&thread, 0, run, 0)) exit(2);
+    if (parks && pipe(gates[begun])) exit(2);
+    if (pthread_create(&thread, 0, run, gates[begun])) exit(2);
+    begun += parks;
     return parks;
 }
 int main(int count, char **arguments) {
     char byte;
     int threads = 0;
     rounds = atoi(arguments[2]);
-    if (pipe(gate) || pipe(parked) || pipe(there) || pipe(back) || pipe(asked) || pipe(held)) return 2;
+    if (pipe(parked) || pipe(there) || pipe(back) || pipe(asked) || pipe(held)) return 2;
     if (!strcmp(arguments[1], "futexes"))
         threads = begin(ask, 1) + begin(reply, 1) + begin(time_out, 1) + begin(miss, 1);
     if (!strcmp(arguments[1], "switches"))
@@ -201,7 +205,7 @@ int main(int count, char **arguments) {
         fflush(stdout);
         memset(counted, 0, sizeof counted);
         if (read(0, &byte, 1) != 1) _exit(0);
-        for (int i = 0; i < threads; i++) let(gate);
+        for (int i = 0; i < threads; i++) let(gates[i]);
     }
 }
 """
