@@ -151,15 +151,6 @@ class SoftirqSums(Softirqs):
     def _is_directed(self) -> bool:
         return self.resolved.is_divided_by("dir")
 
-    def stop(self) -> Batch:
-        """Detach the programs. What they added since the closing read is of no window."""
-        try:
-            if self.programs.are_attached:
-                self.detach()
-        finally:
-            self.let_go()
-        return Batch.empty()
-
     def losses(self) -> Losses:
         """Return what passed no tracepoint, and the runs that the kernel passed over."""
         return self.add_missed(Losses())

@@ -59,15 +59,6 @@ class Cooling(ProgramCollector):
         ours = [value for key, value in zip(entries.keys, entries.values, strict=True) if key.item() in self._keys]
         return {name: sum(int(value[name]) for value in ours) for name in ("throttles", "throttled_ns")}
 
-    def stop(self) -> Batch:
-        """Detach the program. What it added since the closing read is of no window."""
-        try:
-            if self.programs.are_attached:
-                self.detach()
-        finally:
-            self.let_go()
-        return Batch.empty()
-
     def losses(self) -> Losses:
         """Return the settings that found no room, and the runs that the kernel passed over."""
         return self.add_missed(self._misses.to_losses())

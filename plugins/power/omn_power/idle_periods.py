@@ -67,15 +67,10 @@ class IdleSums(ProgramCollector):
             for file, name in (("time", "time_ns"), ("usage", "entries"))
         }
 
-    def stop(self) -> Batch:
-        """Detach the program. What ended since the closing read is of no window."""
-        try:
-            if self.programs.are_attached:
-                self.detach()
-                self._unknown = self._periods.unknown.read_count()
-        finally:
-            self.let_go()
-        return Batch.empty()
+    def detach(self) -> None:
+        """Detach the program, and keep how many periods ended that were not seen to begin."""
+        super().detach()
+        self._unknown = self._periods.unknown.read_count()
 
     def losses(self) -> Losses:
         """Return the runs that the kernel passed over, and the cpus that were not there to be read."""

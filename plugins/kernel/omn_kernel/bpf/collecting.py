@@ -9,7 +9,16 @@ from typing import TypeVar
 
 import attrs
 
-from omn_core.api import BoundTarget, CollectorBase, InTargetCost, Losses, MachineRefused, ResolvedRequest, RunContext
+from omn_core.api import (
+    Batch,
+    BoundTarget,
+    CollectorBase,
+    InTargetCost,
+    Losses,
+    MachineRefused,
+    ResolvedRequest,
+    RunContext,
+)
 from omn_kernel.bpf.attaching import AnyHook
 from omn_kernel.bpf.followers import RecordFollower
 from omn_kernel.bpf.hooks import Function, RawTracepoint, TypedTracepoint
@@ -157,6 +166,15 @@ class ProgramCollector(CollectorBase, ABC):
             return read_kernel_btf("/")
         except (OSError, ValueError) as error:
             raise MachineRefused(f"the kernel's type information cannot be read: {error}") from None
+
+    def stop(self) -> Batch:
+        """Detach the programs. What they added since the closing read is of no window."""
+        try:
+            if self.programs.are_attached:
+                self.detach()
+        finally:
+            self.let_go()
+        return Batch.empty()
 
     def detach(self) -> None:
         """Detach the programs, and keep what is known of what they missed."""

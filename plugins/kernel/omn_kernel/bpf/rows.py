@@ -54,15 +54,6 @@ class RowCollector(ProgramCollector, ABC):
             self._drains.append(Drain(taken_ns, lost - self._lost))
             self._lost = lost
 
-    def stop(self) -> Batch:
-        """Detach the programs. What they added since the closing read is of no window."""
-        try:
-            if self.programs.are_attached:
-                self.detach()
-        finally:
-            self.let_go()
-        return Batch.empty()
-
     def row_stamp(self) -> str | None:
         """Return that rows are stamped when they are taken out of the kernel."""
         return "drain"
