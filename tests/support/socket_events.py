@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable
 
 import attrs
@@ -53,3 +54,19 @@ def listen(network: Network, address: str = "127.0.0.1") -> socket.socket:
 def open_socket(network: Network, address: str) -> socket.socket:
     """Open a socket of TCP that reaches an address."""
     return network.open(socket.SOCK_STREAM, socket.AF_INET6 if ":" in address else socket.AF_INET)
+
+
+def close_first(first: socket.socket, second: socket.socket) -> None:
+    """Close one end, and the other when it has heard of it."""
+    first.close()
+    assert second.recv(1) == b""
+    second.close()
+
+
+def break_off(first: socket.socket, second: socket.socket) -> None:
+    """Reset the connection from one end; the other hears of it."""
+    first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    first.close()
+    with pytest.raises(ConnectionResetError):
+        second.recv(1)
+    second.close()

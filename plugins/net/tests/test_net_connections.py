@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import struct
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import pytest
 from event_backends import EACH_BACKEND, RECORDED
 from networks import Network, Pair, make_network, pair
 from omn_kernel.procfs.net import parse_protocol_pairs
-from socket_events import DriveEvents, drive_events
+from socket_events import DriveEvents, break_off, close_first, drive_events
 
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import Driver, bind_processes
@@ -31,20 +30,6 @@ def read_tcp(network: Network) -> Counter[str]:
     return Counter(parse_protocol_pairs(network.read("snmp"))["Tcp"])
 
 
-def end_first(first: socket.socket, second: socket.socket) -> None:
-    first.close()
-    assert second.recv(1) == b""
-    second.close()
-
-
-def reset(first: socket.socket, second: socket.socket) -> None:
-    first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    first.close()
-    with pytest.raises(ConnectionResetError):
-        second.recv(1)
-    second.close()
-
-
 def add_lost(driver: Driver) -> int:
     """Add up what a driver says that it lost, and what it took for unfinished."""
     losses = driver.collector.losses()
@@ -58,9 +43,9 @@ def test_what_was_made_is_seen_or_said_to_be_lost(pair: Pair, drive_events: Driv
     for network, name in ((pair.here, "here0"), (pair.there, "there0")):
         network.tc("qdisc", "add", "dev", name, "root", "tbf", "rate", "3mbit", "burst", "1600", "limit", "100000")
     ways: list[Callable[[socket.socket, socket.socket], None]] = [
-        end_first,
-        lambda asked, taken: end_first(taken, asked),
-        reset,
+        close_first,
+        lambda asked, taken: close_first(taken, asked),
+        break_off,
     ]
     with pair.there.open(socket.SOCK_STREAM) as listener:
         listener.bind(("10.9.0.2", 0))

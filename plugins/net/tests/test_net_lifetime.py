@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from event_backends import RECORDED, needs_records
 from networks import Network, make_network
-from socket_events import DriveEvents, drive_events, listen, network, open_socket
+from socket_events import DriveEvents, break_off, close_first, drive_events, listen, network, open_socket
 
 from omn_core.testing.fixtures import Command
 from omn_core.testing.harness import bind_machine, bind_processes
@@ -42,13 +42,6 @@ def move(sender: socket.socket, taker: socket.socket, count: int) -> None:
         count -= len(taker.recv(count))
 
 
-def close_first(first: socket.socket, second: socket.socket) -> None:
-    """Close one end, and the other when it has heard of it."""
-    first.close()
-    assert second.recv(1) == b""
-    second.close()
-
-
 def half_close(first: socket.socket, second: socket.socket) -> None:
     """One end has nothing more to say, and the other still sends to it."""
     first.shutdown(socket.SHUT_WR)
@@ -57,15 +50,6 @@ def half_close(first: socket.socket, second: socket.socket) -> None:
     second.close()
     assert first.recv(1) == b""
     first.close()
-
-
-def break_off(first: socket.socket, second: socket.socket) -> None:
-    """Reset the connection from one end; the other hears of it."""
-    first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    first.close()
-    with pytest.raises(ConnectionResetError):
-        second.recv(1)
-    second.close()
 
 
 def leave_unread(first: socket.socket, second: socket.socket) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from omn_core.api import Target
 from omn_core.model.catalog import Catalog
 from omn_core.testing.harness import Driver, bind_machine, resolve_onto
 
+Awake = tuple[int, int, int]
 pytestmark = pytest.mark.usefixtures("loads_typed_programs")
 MS = 1_000_000
 _MOST_NAPS = 200
@@ -35,7 +36,7 @@ def _back_to_its_cpus() -> Iterator[None]:
     os.sched_setaffinity(0, own)
 
 
-def read_awake(cpu: int) -> tuple[int, int, int]:
+def read_awake(cpu: int) -> Awake:
     """Read what cpuidle counted of a cpu, while it runs this: every period is over then, and was counted.
 
     Microseconds, entries, and entries with those that the hardware rejected.
@@ -48,6 +49,17 @@ def read_awake(cpu: int) -> tuple[int, int, int]:
             if (folder / state / name).exists():
                 counts[name] += int((folder / state / name).read_text())
     return counts["time"], counts["usage"], counts["usage"] + counts["rejected"]
+
+
+def nap_until_idle(cpus: Sequence[int]) -> tuple[dict[int, Awake], dict[int, Awake]]:
+    """Leave a cpu to itself until cpuidle has counted a period; returns its accounts before it and after."""
+    before = after = {cpu: read_awake(cpu) for cpu in cpus}
+    for _ in range(_MOST_NAPS):
+        time.sleep(0.01)
+        after = {cpu: read_awake(cpu) for cpu in cpus}
+        if after != before:
+            break
+    return before, after
 
 
 @pytest.mark.spec("PWR-1", "SRC-7")
@@ -64,12 +76,7 @@ def test_each_period_is_one_that_cpuidle_counts(catalog: Catalog, backend: str) 
     began_ns = time.monotonic_ns()
     outer = {cpu: read_awake(cpu) for cpu in cpus}
     with Driver(IdleSums(), resolved, bind_machine()) as driver:
-        inner = {cpu: read_awake(cpu) for cpu in cpus}
-        for _ in range(_MOST_NAPS):
-            time.sleep(0.01)
-            inside = {cpu: read_awake(cpu) for cpu in cpus}
-            if inside != inner:
-                break
+        inner, inside = nap_until_idle(cpus)
         rows = {row["cpu"]: row for row in driver.sample()}
         around = {cpu: read_awake(cpu) for cpu in cpus}
     length_ns = time.monotonic_ns() - began_ns
@@ -112,12 +119,7 @@ def test_each_period_is_an_event_of_its_own(catalog: Catalog, backend: str) -> N
     resolved = resolve_onto(catalog.entries["power.cstate"], backend, Target("system"), mode="trace", keys=("cpu",))
     outer = {cpu: read_awake(cpu) for cpu in cpus}
     with Driver(IdleEvents(), resolved, bind_machine()) as driver:
-        inner = {cpu: read_awake(cpu) for cpu in cpus}
-        for _ in range(_MOST_NAPS):
-            time.sleep(0.01)
-            inside = {cpu: read_awake(cpu) for cpu in cpus}
-            if inside != inner:
-                break
+        inner, inside = nap_until_idle(cpus)
         driver.sample()
     around = {cpu: read_awake(cpu) for cpu in cpus}
     if inside == inner:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -21,23 +21,27 @@ SPIN = make_workload(
 )
 
 
-@pytest.mark.spec("PWR-1", "KRN-9")
-@pytest.mark.parametrize("backend", ["bpf:raw_tp", "bpf:tp"])
-def test_a_cpu_idles_while_nobody_runs_there(drive: Drive, workload: Start, backend: str) -> None:
-    """The first does while this sleeps on it; the second has work, and idles no longer than that is off it."""
+@pytest.fixture
+def worker(workload: Start) -> Iterator[Running]:
+    """A program that keeps the second cpu at work, while this test stays on the first."""
     child = workload(SPIN)
     child.wait("ready")
     child.release()
     own = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {0})
-    try:
-        began_ns, ran_ns = time.monotonic_ns(), read_run_ns(child.pid)
-        with drive("power.cstate", backend, bind_machine(), "cpu") as driver:
-            time.sleep(0.3)
-            rows = {row["cpu"]: row for row in driver.sample()}
-        worked_ns, length_ns = read_run_ns(child.pid) - ran_ns, time.monotonic_ns() - began_ns
-    finally:
-        os.sched_setaffinity(0, own)
+    yield child
+    os.sched_setaffinity(0, own)
+
+
+@pytest.mark.spec("PWR-1", "KRN-9")
+@pytest.mark.parametrize("backend", ["bpf:raw_tp", "bpf:tp"])
+def test_a_cpu_idles_while_nobody_runs_there(drive: Drive, worker: Running, backend: str) -> None:
+    """The first does while this sleeps on it; the second has work, and idles no longer than that is off it."""
+    began_ns, ran_ns = time.monotonic_ns(), read_run_ns(worker.pid)
+    with drive("power.cstate", backend, bind_machine(), "cpu") as driver:
+        time.sleep(0.3)
+        rows = {row["cpu"]: row for row in driver.sample()}
+    worked_ns, length_ns = read_run_ns(worker.pid) - ran_ns, time.monotonic_ns() - began_ns
     assert rows[0]["entries"] > 0
     assert 0 < rows[0]["time_ns"] <= length_ns
     # What a task ran is told by the scheduler's clock, which is within a percent of the other.
@@ -46,24 +50,16 @@ def test_a_cpu_idles_while_nobody_runs_there(drive: Drive, workload: Start, back
 
 @pytest.mark.spec("PWR-1", "KRN-9")
 @pytest.mark.parametrize("backend", ["bpf:raw_tp", "bpf:tp"])
-def test_each_idle_period_is_told_of(drive: Drive, workload: Start, backend: str) -> None:
+def test_each_idle_period_is_told_of(drive: Drive, worker: Running, backend: str) -> None:
     """No more of a cpu than are summed around it, and no longer together than the window; one follows the other."""
-    child = workload(SPIN)
-    child.wait("ready")
-    child.release()
-    own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {0})
-    try:
-        began_ns = time.monotonic_ns()
-        with drive("power.cstate", "bpf:raw_tp", bind_machine(), "cpu") as summed:
-            with drive("power.cstate", backend, bind_machine(0), "cpu", mode="trace") as traced:
-                for _ in range(20):
-                    time.sleep(0.01)
-                traced.sample()
-            rows = {row["cpu"]: row for row in summed.sample()}
-        length_ns = time.monotonic_ns() - began_ns
-    finally:
-        os.sched_setaffinity(0, own)
+    began_ns = time.monotonic_ns()
+    with drive("power.cstate", "bpf:raw_tp", bind_machine(), "cpu") as summed:
+        with drive("power.cstate", backend, bind_machine(0), "cpu", mode="trace") as traced:
+            for _ in range(20):
+                time.sleep(0.01)
+            traced.sample()
+        rows = {row["cpu"]: row for row in summed.sample()}
+    length_ns = time.monotonic_ns() - began_ns
     whole = [row for row in traced.rows if "power.state" in row]
     assert 0 < len(whole) <= rows[0]["entries"]
     assert 0 < sum(row["time_ns"] for row in whole) <= length_ns
