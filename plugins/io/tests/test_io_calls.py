@@ -278,7 +278,8 @@ def test_what_a_launched_program_starts_is_counted_by_records(omn: Command) -> N
     (series,) = ran.result["series"]
     written, skipped = series["emits"]["count"]["value"], ran.result["losses"]["skipped"]
     assert written == 2 * 70001 or (skipped and written < 2 * 70001)
-    assert any("write" in row["frames"][0] for row in series["emits"]["stack"]["rows"])
+    # A stack that the kernel did not keep, since another has its place, is a row without frames.
+    assert any("write" in frame for row in series["emits"]["stack"]["rows"] for frame in row["frames"][:1])
 
 
 @pytest.mark.spec("KRN-5")
